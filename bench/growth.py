@@ -14,7 +14,7 @@ from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch.core.aggregates.aggregator import Sum
 from txbatch.postgres.database.engine import connect
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.reports import Reports
 from txbatch.settings import Settings
 
@@ -37,7 +37,7 @@ def query(section: str, results: Results) -> None:
     """Reading keys of a state with ten million."""
     with server() as running:
         batches.fill(running, "keys", BIG, contributions=False)
-        reader = Reader(connect(running.url_of("keys")))
+        reader = LedgerReader(connect(running.url_of("keys")))
         reader.query("counts", [[batches.KEY % 0]])  # the connection is there, as in a service
         contestants = {
             f"{count:,} keys": partial(_ask, reader, batches.key_numbers(count, BIG, 1.0)) for count in ASKED
@@ -46,7 +46,7 @@ def query(section: str, results: Results) -> None:
         results.add(section, interleaved(contestants), [figure])
 
 
-def _ask(reader: Reader, numbers: list[int], watch: Stopwatch) -> None:
+def _ask(reader: LedgerReader, numbers: list[int], watch: Stopwatch) -> None:
     keys = [batches.KEY % number for number in numbers]
     with watch.timed():
         rows = reader.query("counts", [[key] for key in keys])

@@ -66,9 +66,9 @@ def line_of(value: object) -> str | None:
     if not isinstance(told, str):
         return None
 
-    from txbatch.core.text import shown
+    from txbatch.core.text import one_line
 
-    return shown(told, LENGTH_MAX)
+    return one_line(told, LENGTH_MAX)
 
 
 def _too_late(dag_run: DagRun) -> str | None:

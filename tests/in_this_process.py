@@ -32,11 +32,11 @@ class InThisProcess:
         if not self.driver.emit(folder):
             raise TransientError("it failed; Spark's output above says why")
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        self.driver.emit_fused([folder for folder, _ in attempts])
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        self.driver.emit_bulk([folder for folder, _ in attempts])
 
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        self.emit_fused(attempts)
+        self.emit_bulk(attempts)
 
     def wait(self) -> None:
         """It is done."""

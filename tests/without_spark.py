@@ -60,7 +60,7 @@ class WithoutSpark:
                 f"txbatch {assignment.topology} {assignment.attempt}: {type(error).__name__}: {error}"
             ) from error
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """One after the other; what fails says why in its folder."""
         for folder, assignment in attempts:
             try:
@@ -70,7 +70,7 @@ class WithoutSpark:
 
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Do all of it at once."""
-        self.emit_fused(attempts)
+        self.emit_bulk(attempts)
 
     def wait(self) -> None:
         """It is done."""

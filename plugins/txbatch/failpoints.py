@@ -79,7 +79,7 @@ def armed() -> dict[str, str]:
 
 
 @contextmanager
-def watched(reached: Callable[[str], None]) -> Iterator[None]:
+def watch(reached: Callable[[str], None]) -> Iterator[None]:
     """Context manager. Call with the name of each point that this thread comes to in the block."""
     token = _reached.set(reached)
     try:

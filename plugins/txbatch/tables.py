@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from txbatch.core.text import LENGTH_MAX, shown
+from txbatch.core.text import LENGTH_MAX, one_line
 
 # What stands above a column where a terminal is narrow.
 SHORT_TITLES = {
@@ -95,7 +95,7 @@ def plain(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(f"({plain(each)})" if isinstance(each, Mapping) else plain(each) for each in value)
     text = str(value)
-    return shown(text) if text.isprintable() or len(text) > LENGTH_MAX else json.dumps(text)
+    return one_line(text) if text.isprintable() or len(text) > LENGTH_MAX else json.dumps(text)
 
 
 def _short(value: Any) -> str:

@@ -27,7 +27,7 @@ from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import check_migrated
 from txbatch.postgres.database.run_locks import PostgresRunLocks
 from txbatch.postgres.ledger import CLI_LEASE_SECONDS, PostgresLedger
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.run.rebuild import Rebuilder
 from txbatch.run.retention import Collector
 from txbatch.run.runner import Runner
@@ -35,7 +35,7 @@ from txbatch.run.steps import Steps
 from txbatch.run.verify import Verifier
 from txbatch.settings import Settings, ensure_database
 from txbatch.spouts.differing import differing_files, differing_from_plan
-from txbatch.storage.leftovers import Leftovers
+from txbatch.storage.leftovers import StagingLeftovers
 from txbatch.storage.staging import Staging, check_uri
 
 log = logging.getLogger(__name__)
@@ -96,11 +96,11 @@ def _export(steps: Steps) -> Submit:
     return lambda folder, assignment: export(topology, upstream, assignment, folder)
 
 
-def reader_beside(steps: Steps) -> Reader:
+def reader_beside(steps: Steps) -> LedgerReader:
     """Return a reader of the reports, on the connections of these steps."""
     if not isinstance(steps.ledger, PostgresLedger):
         raise TypeError(f"{type(steps.ledger).__name__} has no reports")
-    return Reader(steps.ledger.engine)
+    return LedgerReader(steps.ledger.engine)
 
 
 def already_committed(steps: Steps, batch: Batch) -> str:
@@ -132,6 +132,6 @@ def open_collector(settings: Settings, folder: Path) -> Collector:
     check_migrated(engine)
     return Collector(
         Retention(engine, jobs_above(engine, folder)),
-        Leftovers(Staging(settings.staging), PostgresRunLocks(engine)),
+        StagingLeftovers(Staging(settings.staging), PostgresRunLocks(engine)),
         PostgresWindows(engine),
     )

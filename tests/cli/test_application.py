@@ -26,7 +26,7 @@ from txbatch.core.errors import DefinitionError, StaleAttempt, TransientError
 from txbatch.launch.application import Application
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.submission import SHORT_JOB_BYTES, Submission, ended
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.run.runner import Runner
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner
@@ -160,7 +160,7 @@ def committed(runner: Runner, engine: Engine, last: int) -> dict[str, list[str]]
         for word, count, txid in connection.execute(text('SELECT word, "count", txid FROM report.words')).tuples():
             assert count == 1
             words.setdefault(txid, []).append(word)
-    rows = [row for row in Reader(engine).attempts("words") if row["status"] == "committed"]
+    rows = [row for row in LedgerReader(engine).attempts("words") if row["status"] == "committed"]
     return {row["attempt"]: words[int(row["attempt"].partition(":")[0])] for row in reversed(rows)}
 
 
@@ -260,7 +260,7 @@ def test_it_starts_before_the_attempts_begin(job: Job, home: Path, folder: Path)
         for _ in range(2):
             spark.start([first[1].plan, second[1].plan], "code")
             assert spark.stage == ""
-        spark.emit_fused([first, second])
+        spark.emit_bulk([first, second])
         spark.start([first[1].plan], "other code")
         spark.emit(*first)
     (what,) = started

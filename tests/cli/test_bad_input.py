@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
 from txbatch.postgres.database import engine as engines
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -40,7 +40,7 @@ WriteJob = Callable[[str, str], str]
 )
 def test_a_job_that_is_none(txbatch: Txbatch, write_job: WriteJob, engine: Engine, text: str, told: str) -> None:
     refused(txbatch("run", write_job("job.py", text)), told)
-    assert Reader(engine).status() == []
+    assert LedgerReader(engine).status() == []
 
 
 def test_a_job_file_that_is_not_there(txbatch: Txbatch) -> None:
@@ -61,7 +61,7 @@ def test_a_folder_that_is_missing(txbatch: Txbatch, write_job: WriteJob, engine:
     text = job_of("a", "a").replace('FixedBatchSpout("word string", 1, ("a"), ("b"))', f'FileSpout("{tmp_path}/none")')
     job = write_job("job.py", text.replace('group_by("word")', 'group_by("line")'))
     refused(txbatch("run", job), "none is not a folder that can be read; create it or mend the path")
-    assert Reader(engine).batches("a") == []
+    assert LedgerReader(engine).batches("a") == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_pair_that_is_not_exactly_once(txbatch: Txbatch, write_job: WriteJob, 
     """Refused before anything is planned; said out loud, it runs."""
     job = job_of("words", "words").replace("OpaqueState", "NonTransactionalState")
     refused(txbatch("run", write_job("job.py", job)), 'say guarantee="at_least_once"')
-    assert Reader(engine).status() == []
+    assert LedgerReader(engine).status() == []
     said = job.replace("count=Count()", 'guarantee="at_least_once", count=Count()')
     assert txbatch("run", write_job("job.py", said)).exit_code == 0
 
@@ -147,7 +147,7 @@ def test_a_pair_that_is_not_exactly_once(txbatch: Txbatch, write_job: WriteJob, 
 def test_two_topologies_on_one_state(txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
     assert txbatch("run", write_job("one.py", job_of("a", "shared"))).exit_code == 0
     refused(txbatch("run", write_job("two.py", job_of("b", "shared"))), "state 'shared' belongs to topology 'a'")
-    assert [row["topology"] for row in Reader(engine).status()] == ["a"]
+    assert [row["topology"] for row in LedgerReader(engine).status()] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from txbatch import settings
 from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.errors import Incomplete
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_steps
 
@@ -77,7 +77,7 @@ def test_metadata_that_cannot_be_kept(
     txbatch: Txbatch, write_job: WriteJob, engine: Engine, plan: str, told: str
 ) -> None:
     refused(txbatch("run", plans(write_job, plan)), told)
-    assert Reader(engine).batches("plans") == []
+    assert LedgerReader(engine).batches("plans") == []
 
 
 # ---- parameters that choose data (R2)
@@ -129,12 +129,12 @@ def test_records_that_are_gone_are_given_up_by_a_decision_only(
             'give them up: `txbatch abort log 2 --skip --why "..."`',
         )
     assert counted(engine) == {"a0": 1, "a1": 1, "a2": 1, "a3": 1, "b0": 1}
-    assert [row["status"] for row in Reader(engine).attempts("log")] == ["failed", "failed", "committed"]
+    assert [row["status"] for row in LedgerReader(engine).attempts("log")] == ["failed", "failed", "committed"]
     assert txbatch("abort", "log", "2", "--skip", "--why", "retention was too short").exit_code == 0
     assert txbatch("run", log_job, "--until-idle").exit_code == 0
     read = ("a0", "a1", "a2", "a3", "b0", "b1", "a6", "a7", "a8", "a9")  # of b nothing was given up
     assert counted(engine) == dict.fromkeys(read, 1)
-    given_up = [row for row in Reader(engine).partitions("log") if row["status"] == "skipped"]
+    given_up = [row for row in LedgerReader(engine).partitions("log") if row["status"] == "skipped"]
     assert [(row["partition"], row["start_offset"], row["end_offset"], row["reason"]) for row in given_up] == [
         ("a", "4", "6", "retention was too short")
     ]
@@ -184,7 +184,7 @@ def test_offsets_that_went_backwards(txbatch: Txbatch, log_job: str, log: Partit
         "PartitionedLogSpout: partition 'a' went backwards: its records end at 2, those from 4 are next; the source was cut "
         "off or made anew: restore it, or read it with a new topology",
     )
-    assert [row["txid"] for row in Reader(engine).batches("log")] == [1]
+    assert [row["txid"] for row in LedgerReader(engine).batches("log")] == [1]
 
 
 @pytest.mark.rule("R7")
@@ -295,9 +295,9 @@ def test_intervals_that_cannot_be(txbatch: Txbatch, write_job: WriteJob, engine:
     assert (backwards.exit_code, "give start before end" in backwards.stderr) == (2, True)
     assert txbatch("run", job, *days(2, 4)).exit_code == 0  # already committed
     assert txbatch("run", job, *days(6, 7)).exit_code == 0
-    assert [row["txid"] for row in Reader(engine).batches("days")] == [2, 1]
-    assert Reader(engine).status("days")[0]["gaps"] == 1
+    assert [row["txid"] for row in LedgerReader(engine).batches("days")] == [2, 1]
+    assert LedgerReader(engine).status("days")[0]["gaps"] == 1
     status = txbatch("status", "days").stdout
     assert "days: 2013-01-04 00:00:00 to 2013-01-06 00:00:00 is not counted: no batch has it" in status
     assert txbatch("run", job, *days(4, 6)).exit_code == 0
-    assert Reader(engine).status("days")[0]["gaps"] == 0
+    assert LedgerReader(engine).status("days")[0]["gaps"] == 0

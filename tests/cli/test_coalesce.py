@@ -13,7 +13,7 @@ from click.testing import Result
 from sqlalchemy import Engine, text
 from support import until
 
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 pytestmark = pytest.mark.timeout(300)
 Txbatch = Callable[..., Result]
@@ -105,7 +105,7 @@ def test_days_that_are_committed_are_passed_over(txbatch: Txbatch, write_job: Wr
     assert txbatch("run", job, "--interval", "2013-03-09T05:00Z", "2013-03-10T05:00Z").exit_code == 0
     assert txbatch("run", job, *WHOLE, *DAILY).exit_code == 0
     assert counts(engine) == days(8, 9, 10, 11, 12)
-    assert [row["attempt"] for row in Reader(engine).attempts("days")] == ["5:1", "4:1", "3:1", "2:1", "1:1"]
+    assert [row["attempt"] for row in LedgerReader(engine).attempts("days")] == ["5:1", "4:1", "3:1", "2:1", "1:1"]
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_a_bad_cron_is_refused(
     result = txbatch("run", write_job("days.py", DAYS), *arguments)
     assert result.exit_code == 2
     assert told in " ".join(result.stderr.replace("│", "").split())
-    assert Reader(engine).status() == []
+    assert LedgerReader(engine).status() == []

@@ -85,10 +85,10 @@ def test_each_is_an_attempt_of_its_own_run(steps: Steps, four: list[Batch], engi
 class OneJob(Spark):
     """Emits several batches by one job, too."""
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Note which they are."""
         self.together = [assignment.attempt.txid for _, assignment in attempts]
-        super().emit_fused(attempts)
+        super().emit_bulk(attempts)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.errors import StaleAttempt
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import spark_environment, submission
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.spark.process.heartbeat import FENCED_EXIT_CODE
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_steps
@@ -124,7 +124,7 @@ class Elsewhere:
 
 
 def attempt_statuses(engine: Engine) -> list[tuple[str, str]]:
-    return [(row["attempt"], row["status"]) for row in Reader(engine).attempts("held")]
+    return [(row["attempt"], row["status"]) for row in LedgerReader(engine).attempts("held")]
 
 
 def test_a_driver_whose_task_was_killed(

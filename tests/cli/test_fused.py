@@ -35,12 +35,12 @@ class Together(WithoutSpark):
             raise TransientError(f"{assignment.attempt} failed")
         super().emit(folder, assignment)
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         self.together.append([str(assignment.attempt) for _, assignment in attempts])
         with self.engine.connect() as connection:
             self.names += connection.execute(text("SELECT name FROM txbatch.running")).scalars()
         before = list(self.alone)
-        super().emit_fused(attempts)
+        super().emit_bulk(attempts)
         self.alone[:] = before
 
 
@@ -183,7 +183,7 @@ def test_many_days_go_in_trains(
                 text("SELECT count(*) FROM txbatch.batch WHERE status IN ('planned', 'emitted')")
             )
             open_.append(found.scalar_one())
-        self.emit_fused(attempts)
+        self.emit_bulk(attempts)
 
     monkeypatch.setattr(Together, "begin", begin)
     done = rows(txbatch("run", job, *CALL, "--json"))

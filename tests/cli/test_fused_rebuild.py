@@ -35,12 +35,12 @@ class Meanwhile(LikeTheDriver):
         self.alone.append(assignment.attempt.txid)
         super().emit(folder, assignment)
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         self.together.append([assignment.attempt.txid for _, assignment in attempts])
         while self.during:
             self.during.pop()()
         before = list(self.alone)
-        super().emit_fused(attempts)
+        super().emit_bulk(attempts)
         self.alone[:] = before
 
 

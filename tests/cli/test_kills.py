@@ -17,7 +17,7 @@ from sqlalchemy import Engine, make_url, text
 from support import until
 
 from txbatch import failpoints
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 WriteJob = Callable[[str, str], str]
 Start = Callable[..., Popen[str]]
@@ -153,7 +153,7 @@ def test_killed_at_every_point_in_turn(
     assert (first["txid"], first["status"], first["attempts"]) == (1, "committed", 3)
     assert (second["txid"], second["status"], second["attempts"]) == (2, "committed", 1)
     assert counts(engine) == ALL
-    statuses = [row["status"] for row in Reader(engine).attempts("sentences")]
+    statuses = [row["status"] for row in LedgerReader(engine).attempts("sentences")]
     assert statuses == ["committed", "committed", "superseded", "superseded"]
     assert {each.name for each in tmp_path.iterdir()} == {home.name, "job", *POINTS}
     assert (home / "staging").is_dir()

@@ -19,7 +19,7 @@ from txbatch import settings
 from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.run.steps import Steps
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_steps
@@ -119,7 +119,7 @@ def test_a_plan_before_the_first_run_uses_no_txid(
         assert does == ["next:", "txid", "1", "would", "be", "planned"]
         assert (header, a) == (["stream", "partition", "start", "end", "note"], ["in", "a", "0", "4"])
         assert b[:3] == ["in", "b", "unreadable:"]
-    assert Reader(engine).status() == []
+    assert LedgerReader(engine).status() == []
     with open(job, "a") as file:
         file.write('print("loaded")\n')
     (row,) = json_rows(txbatch("plan", job, "--json"))

@@ -25,7 +25,7 @@ class Beside(WithoutSpark):
     def begin(self, attempts):
         self.begun = attempts
     def wait(self):
-        self.emit_fused(self.begun)
+        self.emit_bulk(self.begun)
 
 txbatch.wiring.Application = Beside
 fused.BATCHES_FIRST, fused.GROWS, fused.BATCHES_MAX = 2, 2, 4

@@ -32,7 +32,7 @@ from txbatch.postgres.corrections.window_retention import PostgresWindows
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.testing import LocalTopology
 
 Partials = Mapping[str, Sequence[Keyed]]
@@ -430,7 +430,7 @@ class Postgres(Backing):
             return tuple(connection.execute(text(written), {"t": topology, "n": txid}).one())
 
     def ahead(self, topology: str, txid: int) -> tuple[int, datetime] | None:
-        found = next(each for each in Reader(self.engine).batches(topology, 100) if each["txid"] == txid)
+        found = next(each for each in LedgerReader(self.engine).batches(topology, 100) if each["txid"] == txid)
         return None if found["ahead"] is None else (found["ahead"], found["ahead_to"].astimezone(UTC))
 
     def closings(self, topology: str, txid: int) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from txbatch.core.errors import TerminalError
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
-from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed
+from txbatch.core.upstream.closed_sessions import Asked, Before, SessionVersion, first_closed
 from txbatch.core.windows.watermark import BEGIN
 
 pytestmark = [pytest.mark.rule("R26"), pytest.mark.rule("R27")]
@@ -161,7 +161,7 @@ def test_any_batches_hand_on_what_the_rule_says(backing: Any, late: str) -> None
 
 def test_other_sessions_of_the_key_cost_next_to_nothing() -> None:
     """A user with very many: what was closed is asked of the changes of the one session alone."""
-    others = [Version(100 * each, 100 * each + 5, txid=each) for each in range(1, 1_000)]
+    others = [SessionVersion(100 * each, 100 * each + 5, txid=each) for each in range(1, 1_000)]
     asked = list[int]()
 
     class Noted(Asked):
@@ -169,7 +169,7 @@ def test_other_sessions_of_the_key_cost_next_to_nothing() -> None:
             asked.append(at)
             return super().closed(session, versions, at, swapped)
 
-    of = [*others, Version(50_010, 50_015, txid=700), Version(50_020, 50_025, txid=900)]
+    of = [*others, SessionVersion(50_010, 50_015, txid=700), SessionVersion(50_020, 50_025, txid=900)]
     assert first_closed((50_000, 50_025), of, 999, Noted(10, [(at, 100 * at) for at in range(1, 1_000)])) == 699
     assert asked == [499, 699]
 
@@ -282,8 +282,8 @@ def test_a_range_of_the_version_before_hands_on_what_it_did(backing: Any) -> Non
 
 def test_before_a_rebuild_any_of_a_session_that_was_closed_counts() -> None:
     """As of the last cut of what was replaced, too, when nothing had changed since."""
-    before = Before([Version(0, 4, txid=1)], last=2)
-    now = [Version(3, 95, txid=1), Version(100, 101, txid=2)]
+    before = Before([SessionVersion(0, 4, txid=1)], last=2)
+    now = [SessionVersion(3, 95, txid=1), SessionVersion(100, 101, txid=2)]
     closings = [(1, -6), (2, 91), (3, 200)]
     found = [first_closed((3, 101), now, 3, Asked(30, closings, since), (before,)) for since in (0, 2, 3)]
     assert found == [2, 2, None]
@@ -293,6 +293,6 @@ def test_before_a_rebuild_any_of_a_session_that_was_closed_counts() -> None:
 @pytest.mark.rule("R26")
 def test_of_an_aborted_txid_after_a_swap_nothing_was_closed() -> None:
     """A rebuild after txid 1 brought a session into closed times. Reports showed the session as of txid 2 where that counted."""
-    before, now = Before([], last=1), [Version(3, 4, txid=1), Version(30, 31, txid=3)]
+    before, now = Before([], last=1), [SessionVersion(3, 4, txid=1), SessionVersion(30, 31, txid=3)]
     aborted, counted = [(1, 50), (3, 90)], [(1, 50), (2, 50), (3, 90)]
     assert [first_closed((3, 31), now, 3, Asked(30, of), (before,)) for of in (aborted, counted)] == [None, 2]

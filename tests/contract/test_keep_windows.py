@@ -25,7 +25,7 @@ from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.kept_windows import KeptWindows
 from txbatch.core.upstream.look_ups import export
-from txbatch.run.windows import let_go, told
+from txbatch.run.windows import describe_windows, leave
 
 pytestmark = pytest.mark.rule("R30")
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "keep_windows").glob("*.json"))
@@ -205,18 +205,18 @@ def test_a_call_that_is_ended_goes_on(backing: Any, monkeypatch: pytest.MonkeyPa
 
 def test_what_would_leave_is_told_and_nothing_changes(backing: Any) -> None:
     visits = four_hours(backing)
-    (row,) = let_go(backing.windows, "visits", dry_run=True, horizon=4)
-    assert told(row) == (
+    (row,) = leave(backing.windows, "visits", dry_run=True, horizon=4)
+    assert describe_windows(row) == (
         "state 'visits': its windows that begin before 2026-01-05 03:00 UTC would leave, that is 3 (6 records)"
     )
     assert len(visits.starts()) == 5
-    (row,) = let_go(backing.windows, "visits")
-    assert told(row) == (
+    (row,) = leave(backing.windows, "visits")
+    assert describe_windows(row) == (
         "state 'visits': its windows stay for 1 hour once they have ended, and none has left; what is older than that waits for "
         "the batches behind txid 0 to be folded, from which on they may still be counted again"
     )
     visits.folds(4)
-    (row,) = let_go(backing.windows, "visits")
+    (row,) = leave(backing.windows, "visits")
     assert (row["windows"], row["records"], row["left_before"]) == (3, 6, "2026-01-05 03:00 UTC")
 
 

@@ -18,7 +18,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run, Tra
 from txbatch.core.errors import BadRecord, SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.protocol.event_time import fixed
+from txbatch.core.protocol.event_time import pin_watermarks
 from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.windows.window import Window
 from txbatch.direct.emitter import partials_of
@@ -42,13 +42,13 @@ class Clock:
     shows: datetime | None = None
 
     def fixed(self, metadata: Metadata, watermarks: Any, marks: Any, now: datetime, behind: Any) -> Metadata:
-        return fixed(metadata, watermarks, marks, self.shows or now, behind)
+        return pin_watermarks(metadata, watermarks, marks, self.shows or now, behind)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    for place in ("txbatch.memory.event_time.fixed", "txbatch.postgres.tables.event_time.fixed"):
+    for place in ("txbatch.memory.event_time.pin_watermarks", "txbatch.postgres.tables.event_time.pin_watermarks"):
         monkeypatch.setattr(place, found.fixed)
     return found
 

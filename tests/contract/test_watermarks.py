@@ -504,7 +504,7 @@ def test_a_plan_of_the_version_before_has_no_watermark_and_goes_on_without(
     """It keeps all windows open, none of its records is late, and it is counted again like this."""
     visits = Days(backing, "seen", late="drop")
     for module in ("memory", "postgres.tables"):
-        monkeypatch.setattr(f"txbatch.{module}.event_time.fixed", lambda metadata, *_: metadata)
+        monkeypatch.setattr(f"txbatch.{module}.event_time.pin_watermarks", lambda metadata, *_: metadata)
     old = visits.plans(5)
     monkeypatch.undo()
     new = visits.plans(6)

@@ -29,7 +29,7 @@ def read(case: Case) -> list[list[Any]]:
         ]
     IntervalSpout(case.path, case.fields, time=fields[0].name, format=case.format, options=dict(case.options))
     times = Times(fields[0].name, EPOCH, FAR, EPOCH, FAR)
-    found = read_file(case.path, Format(case.format, fields, options.checked(case.format, case.options), times))
+    found = read_file(case.path, Format(case.format, fields, options.check_options(case.format, case.options), times))
     return [[told(value) for value in row.values()] for row in found.to_pylist()]
 
 

@@ -227,7 +227,7 @@ BASES: dict[str, tuple[bytes, Callable[[bytes], Rows], dict[str, Any]]] = {
 
 def outcome(path: Path, format_: str) -> Rows | None:
     """What is read, None where it is refused; any other exception is a failure."""
-    given = options.checked(format_, BASES[format_][2])
+    given = options.check_options(format_, BASES[format_][2])
     try:
         found = read_file(path, Format(format_, FIELDS, given, Times("at", FIRST, LAST, FIRST, LAST)))
     except TxbatchError:

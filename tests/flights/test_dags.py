@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from txbatch import settings
-from txbatch.cli.cron import cut
+from txbatch.cli.cron import split_by_cron
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError
 from txbatch.launch.job_file import check_dag_files
@@ -108,7 +108,7 @@ def test_the_command_line_cuts_at_the_same_times(parsed: dict[str, Any]) -> None
     """Also where clocks go back or forward: else a run of the one would not meet the batch of the other."""
     for cron, zone, made in parsed["made"]:
         expected = moments(made)
-        found = cut(Interval(expected[0][0], expected[-1][1]), cron, zone)
+        found = split_by_cron(Interval(expected[0][0], expected[-1][1]), cron, zone)
         assert [(each.start, each.end) for each in found] == expected, (cron, zone)
     assert len(parsed["made"]) == 14
 

@@ -37,9 +37,9 @@ class Spark:
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""
-        self.emit_fused([(folder, assignment)])
+        self.emit_bulk([(folder, assignment)])
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Run it once for several attempts."""
         self.begin(attempts)
         self.wait()

@@ -54,7 +54,7 @@ from txbatch.memory import apart as apart_in_memory
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres.apart import apart
-from txbatch.postgres.database.engine import connect, execute, translated
+from txbatch.postgres.database.engine import connect, execute, translate
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.report_views import create_report
@@ -529,4 +529,4 @@ def row_of(aggregate: PersistentAggregate, key: tuple[Any, ...], value: Any) -> 
 
 def as_transaction_would(error: BaseException) -> BaseException:
     """The error that `postgres.database.engine.transaction` makes of a driver's error."""
-    return translated(error) if isinstance(error, psycopg2.Error) else error
+    return translate(error) if isinstance(error, psycopg2.Error) else error

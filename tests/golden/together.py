@@ -28,7 +28,7 @@ from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging
 from txbatch.run import bulk
 from txbatch.run.bulk import Emission, Planned
-from txbatch.run.pipeline import Trains
+from txbatch.run.pipeline import Pipeline
 from txbatch.run.steps import Steps
 
 # What a `whole` step may say besides, to be told with its neighbours as one call of many.
@@ -157,7 +157,7 @@ class Together(Told):
         self.source.away = ()
         self.days |= {step["whole"]: step["day"] for step in steps if "day" in step}
         runs = [self.run(step["whole"]) for step in steps]
-        trains = Trains(self.steps, Application(self, self.staging), self._alone, self.steps.succeeded)
+        trains = Pipeline(self.steps, Application(self, self.staging), self._alone, self.steps.succeeded)
         done = [f"txid {batch.txid}" for batch in trains.run(iter(runs))]
         assert done == [step.get("gives", txid) for step, txid in zip(steps, done, strict=True)]
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from txbatch.local.ports import is_free, reserved_port
+from txbatch.local.ports import is_free, reserve_port
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def free() -> int:
 
 
 def test_preferred_port_is_given_while_free(free: int) -> None:
-    with reserved_port(free) as port:
+    with reserve_port(free) as port:
         assert port == free
 
 
@@ -24,13 +24,13 @@ def test_port_in_use_is_passed_over(free: int) -> None:
         server.bind(("127.0.0.1", free))
         server.listen()
         assert not is_free(free)
-        with reserved_port(free) as port:
+        with reserve_port(free) as port:
             assert port != free
             assert is_free(port)
 
 
 def test_reserved_port_is_given_to_nobody_else_until_it_is_left(free: int) -> None:
-    with reserved_port(free) as first, reserved_port(free) as second, reserved_port(second) as third:
+    with reserve_port(free) as first, reserve_port(free) as second, reserve_port(second) as third:
         assert len({first, second, third}) == 3
-    with reserved_port(free) as port:
+    with reserve_port(free) as port:
         assert port == free

@@ -25,7 +25,7 @@ from txbatch.core.errors import BrokenChain, PartitionUnreadable, TxbatchError
 from txbatch.core.protocol import coordinator
 from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.state.keep import Keep
-from txbatch.core.topology.sessions import joined
+from txbatch.core.topology.sessions import join_pieces
 from txbatch.direct.emitter import emit_batch
 from txbatch.memory import event_time
 from txbatch.memory.ledger import MemoryLedger
@@ -173,7 +173,7 @@ class History:
         rows = self.ledger.tables.states["hours"].rows
         there = {key: (row.value, row.txid) for key, row in rows.items() if row.value}
         if self.kind == SESSIONS:
-            found = joined(self.aggregate, there).items()
+            found = join_pieces(self.aggregate, there).items()
             return {key[0]: (micros_of(value[0]) + self.gap + AFTER, value[1]) for key, (value, _) in found}
         return {key[0]: (self.end(micros_of(key[0])), value[0]) for key, (value, _) in there.items()}
 

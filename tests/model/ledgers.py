@@ -24,7 +24,7 @@ from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.postgres.tables import batches as rows_of
 
@@ -220,7 +220,7 @@ class PostgresView:
             return {row.word: row.number for row in rows}
 
     def query(self, state: str, keys: Sequence[str]) -> Mapping[str, int | None]:
-        found = Reader(self.engine, self.ledger.warehouses).query(state, [[key] for key in keys])
+        found = LedgerReader(self.engine, self.ledger.warehouses).query(state, [[key] for key in keys])
         return {row["word"]: row["count"] for row in found}
 
     def die_in_commit(self, patch: pytest.MonkeyPatch) -> None:

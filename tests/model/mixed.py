@@ -210,7 +210,7 @@ class Mixed(Counting):
         if topology.name != self.name("changes"):
             return False
         try:
-            with failpoints.watched(dies):
+            with failpoints.watch(dies):
                 self.ledger.commit(topology, recorded, given)
         except Died:
             self.came_to["half committed"] += 1

@@ -146,9 +146,9 @@ def test_who_hands_on_what_a_window_has_later_is_found(monkeypatch: pytest.Monke
 @pytest.mark.rule("R28")
 def test_who_plans_by_a_clock_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_the_clock(metadata: Any, watermarks: Any, _: Any, now: datetime, behind: Any) -> Any:
-        return decided.fixed(metadata, watermarks, {}, now, behind)
+        return decided.pin_watermarks(metadata, watermarks, {}, now, behind)
 
-    monkeypatch.setattr("txbatch.memory.event_time.fixed", by_the_clock)
+    monkeypatch.setattr("txbatch.memory.event_time.pin_watermarks", by_the_clock)
     with pytest.raises(AssertionError, match="a closed window changes"):
         histories(300, 1, PLANNED, straggle=False, steps=LONG)
 
@@ -230,7 +230,7 @@ def test_who_waits_for_no_stream_that_has_read_nothing_is_found(monkeypatch: pyt
     def mark(self: PersistentAggregate, watermark: Any) -> int | None:
         return min((each for stream, each in watermark.items() if stream in watermarks(self.stream)), default=None)
 
-    monkeypatch.setattr(PersistentAggregate, "mark", mark)
+    monkeypatch.setattr(PersistentAggregate, "watermark_of", mark)
     with pytest.raises(AssertionError, match="a window closes while a stream has read nothing"):
         histories(100, 1, "drop", straggle=True, merged=True)
 
@@ -238,10 +238,10 @@ def test_who_waits_for_no_stream_that_has_read_nothing_is_found(monkeypatch: pyt
 @pytest.mark.rule("R18")
 def test_who_finds_an_interval_late_as_a_later_one_came_before_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_what_is_committed(metadata: Any, watermarks: Any, marks: Any, now: datetime, behind: Any) -> Any:
-        plan = BatchPlan.from_json(decided.fixed(metadata, watermarks, marks, now, behind))
+        plan = BatchPlan.from_json(decided.pin_watermarks(metadata, watermarks, marks, now, behind))
         return replace(plan, watermark=marks).to_json()
 
-    monkeypatch.setattr(event_time, "fixed", by_what_is_committed)
+    monkeypatch.setattr(event_time, "pin_watermarks", by_what_is_committed)
     with pytest.raises(AssertionError, match="a record of an interval is late"):
         histories(100, 1, "drop", straggle=True, told=ByInterval)
 

@@ -128,14 +128,14 @@ def test_whatever_happens_what_is_late_is_told_by_the_interval_alone(late: str) 
 
 def by_what_is_committed(metadata: Any, watermarks: Any, marks: Any, now: datetime, behind: Any) -> Any:
     """A plan has the watermark of when it was made, unless its interval's start is before; without one, none."""
-    plan = BatchPlan.from_json(decided.fixed(metadata, watermarks, marks, now, behind))
+    plan = BatchPlan.from_json(decided.pin_watermarks(metadata, watermarks, marks, now, behind))
     late = {stream: min(mark, marks[stream]) for stream, mark in plan.watermark.items() if stream in marks}
     return replace(plan, watermark=late).to_json()
 
 
 OTHERS_LATE = r"other records were late|one pass counts otherwise|other records were kept aside"
 WRONG: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
-    "late by what is committed": (event_time, "fixed", by_what_is_committed, OTHERS_LATE),
+    "late by what is committed": (event_time, "pin_watermarks", by_what_is_committed, OTHERS_LATE),
     "without a delay": (Watermark, "behind", lambda *_: 0, OTHERS_LATE),
     "closes while others are planned": (
         event_time,

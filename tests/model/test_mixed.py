@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[int, list[tuple[Any, str, Any]], str]] = {
     ),
     "late by what is committed": (
         13,
-        [(event_time, "fixed", by_what_is_committed)],
+        [(event_time, "pin_watermarks", by_what_is_committed)],
         "other windows are there|other records",
     ),
 }

@@ -12,7 +12,7 @@ from model.places import Twin
 from twin import retention
 
 from txbatch.core.corrections import retention as decided
-from txbatch.core.corrections.retention import Version
+from txbatch.core.corrections.retention import FoldableVersion
 
 IN_BASE, FOLD, VERSIONS = retention._based, retention.fold, retention._versions
 
@@ -48,7 +48,7 @@ def _for_ever(tables: Any, topology: str) -> dict[int, int]:
     return {}
 
 
-def _whatever_came_later(tables: Any, topology: str, wanted: int) -> list[Version]:
+def _whatever_came_later(tables: Any, topology: str, wanted: int) -> list[FoldableVersion]:
     """Restates above the wanted txid are not looked at."""
     return [each for each in VERSIONS(tables, topology, wanted) if each.txid <= wanted]
 

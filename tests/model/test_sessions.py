@@ -155,7 +155,7 @@ def all_at_the_first(aggregate: Any, kept: Iterable[dict[str, Any]], late_before
 
 TOGETHER = SessionWindow.together
 WRONG: dict[str, tuple[Any, str, Any]] = {
-    "pieces are shown as sessions": (kit, "joined", lambda aggregate, rows: dict(rows)),
+    "pieces are shown as sessions": (kit, "join_pieces", lambda aggregate, rows: dict(rows)),
     "a batch is one session of a key": (emitter, "own_sessions", all_at_the_first),
     "a session reaches as far as its last piece": (SessionWindow, "together", by_the_last),
     "the gap is not part of a session": (SessionWindow, "together", less_than_the_gap),

@@ -117,9 +117,9 @@ class OneJob(WithoutSpark):
             raise TransientError("it fails")
         super().emit(folder, assignment)
 
-    def emit_fused(self, attempts):
+    def emit_bulk(self, attempts):
         jobs.append([assignment.attempt.txid for _, assignment in attempts])
-        super().emit_fused(attempts)
+        super().emit_bulk(attempts)
 
 def submit(self, folder, assignment):
     alone.append(assignment.attempt.txid)

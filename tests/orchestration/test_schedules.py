@@ -15,7 +15,7 @@ from airflow.timetables import assets, events, interval, simple, trigger
 from airflow.timetables.base import TimeRestriction
 from pendulum import instance
 
-from txbatch.cli.cron import cut
+from txbatch.cli.cron import split_by_cron
 from txbatch.core.batch.transaction import Interval, Run
 from txbatch.core.errors import DefinitionError
 from txbatch.launch.job_file import load_job
@@ -110,7 +110,7 @@ def test_each_interval_of_the_scheduler_is_one_for_a_run_and_for_the_command_lin
     assert len(made) > 3
     for each in made:
         check_scheduled(each, dag)
-        assert cut(each, cron, zone) == [each]
+        assert split_by_cron(each, cron, zone) == [each]
 
 
 @pytest.mark.parametrize(("first", "last"), [("2024-04-05", "2024-04-09"), ("2024-10-04", "2024-10-08")])
@@ -122,7 +122,7 @@ def test_where_clocks_move_by_half_an_hour_airflow_makes_no_interval_on_the_hour
         made.extend(of_airflow(cron, zone, first, last))
     for each in made:
         check_scheduled(each, dag)
-        assert cut(each, cron, zone) == [each]
+        assert split_by_cron(each, cron, zone) == [each]
 
 
 def between(start: str, end: str) -> Interval:

@@ -45,7 +45,7 @@ from txbatch.embedded import postgres
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
 from txbatch.postgres.corrections.retention import Retention
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R21")
@@ -261,7 +261,7 @@ def test_a_warehouse_that_is_away_fails_the_commit_and_the_abort(bench: Apart, d
 def test_a_database_that_nobody_has_named_is_a_clear_error(engine: Engine) -> None:
     with pytest.raises(DefinitionError, match="database 'warehouse'"):
         Bench(engine, in_warehouse())
-    assert Reader(engine).status() == []
+    assert LedgerReader(engine).status() == []
 
 
 # ---- what is checked there is what is checked here
@@ -438,13 +438,13 @@ def test_a_reader_role_sees_the_report_alone(bench: Apart, postgres_server: str)
 
 def test_query_reads_the_warehouse(bench: Apart) -> None:
     bench.whole(words(dog=1))
-    found = Reader(bench.engine, bench.ledger.warehouses).query("word_count", [["dog"], ["cat"]])
+    found = LedgerReader(bench.engine, bench.ledger.warehouses).query("word_count", [["dog"], ["cat"]])
     assert [(row["word"], row["found"], row["count"]) for row in found] == [("dog", True, 1), ("cat", False, None)]
 
 
 def test_status_tells_which_of_both_databases_was_set_back(bench: Apart) -> None:
     bench.whole(words(dog=1))
-    reader = Reader(bench.engine, bench.ledger.warehouses)
+    reader = LedgerReader(bench.engine, bench.ledger.warehouses)
     assert reader.half_committed("word_count") == []
     told = {
         "the ledger does not know: the ledger was set back": "token = 'another'",

@@ -18,7 +18,7 @@ from txbatch import Count, OpaqueState, Topology, session_window, window
 from txbatch.cli.printing import show_status
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.records.time_buckets import micros_of
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.upstream.closed_sessions import ClosedSessions
 
 
@@ -100,7 +100,7 @@ def test_the_status_says_for_which_gap_windows_wait(
     visits = Days(Postgres(engine, databases), "seen")
 
     def told() -> str:
-        (row,) = Reader(engine).status()
+        (row,) = LedgerReader(engine).status()
         show_status([{**row, "half_committed": [], "changed": [], "uncounted": []}])
         return capsys.readouterr().out
 
@@ -130,7 +130,7 @@ def test_reports_and_the_status_say_which_batch_had_records_ahead_of_it(
     batch = bench.ledger.record_manifest(assignment, replace(manifest, streams={"in": read}))
     assert bench.commit(batch, partials)
     assert bench.rows("SELECT ahead, ahead_to FROM report.batches ORDER BY txid") == [(None, None), (2, future)]
-    (row,) = Reader(engine).status()
+    (row,) = LedgerReader(engine).status()
     show_status([{**row, "half_committed": [], "changed": []}])
     assert capsys.readouterr().out == (
         "t: txid 2 read 2 records of a time after it was planned, up to 2126-01-05 10:00:00: for the watermark as of then; "

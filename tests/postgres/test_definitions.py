@@ -13,7 +13,7 @@ from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Su
 from txbatch.core.errors import SchemaMismatch, Unavailable, UnknownName
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 
 
@@ -166,7 +166,7 @@ def test_a_state_that_an_old_ledger_put_back_goes_on_and_shows_its_gap(engine: E
     assert bench.rows(COVERAGE) == [("a", 1, 5, 0, None), ("b", 1, 5, 1, "2")]
     bench.run("UPDATE txbatch.batch SET keys = (keys::jsonb - 'b')::json WHERE txid <= 3")
     assert bench.rows(COVERAGE)[1] == ("b", 5, 5, 3, "1-3")
-    (row,) = Reader(engine).status("t")
+    (row,) = LedgerReader(engine).status("t")
     expected = {"state": "b", "since_txid": 5, "counts_to_txid": 5, "missed": 3, "missed_txids": "1-3"}
     assert row["missed"] == [{"topology": "t", **expected}]
 

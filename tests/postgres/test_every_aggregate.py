@@ -69,7 +69,7 @@ def test_batched_in_any_way_is_all_at_once(engine: Engine, values: Any, batches:
         stored = ", ".join([*statements.keys, *statements.values])
         expected = {key: [shown(each) for each in partial] for key, partial in together.items()}
         assert selected(connection, f"SELECT {stored} FROM state.s") == expected
-        assert selected(connection, python_merge.folded(connection, statements, folds)) == expected
+        assert selected(connection, python_merge.fold_in_python(connection, statements, folds)) == expected
         reported = selected(connection, "SELECT * FROM report.s")
         assert {key: row[:-1] for key, row in reported.items()} == {
             key: finished(aggregate, partial) for key, partial in together.items()

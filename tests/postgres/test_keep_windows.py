@@ -19,7 +19,7 @@ from txbatch.core.errors import UnknownName
 from txbatch.postgres.corrections import window_retention
 from txbatch.postgres.corrections.verify import PostgresBooks
 from txbatch.postgres.reading.history_reader import PastReader
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R30")
@@ -47,7 +47,7 @@ def test_it_goes_in_steps_of_whole_windows(backing: Postgres, monkeypatch: pytes
     visits = four_hours(backing)
     visits.folds(4)
     assert [windows for _, windows, _ in visits.leaves()] == [2, 1]
-    (row,) = Reader(backing.engine).status("visits")[0]["windows_left"]
+    (row,) = LedgerReader(backing.engine).status("visits")[0]["windows_left"]
     assert (row["windows"], row["records"], row["left_before"]) == (3, 6, at(180))
 
 

@@ -265,7 +265,7 @@ def test_a_ledger_whose_role_may_not_look_at_others_sees_them_all_the_same(bench
         early.cursor().execute("SELECT count(*) FROM report.batches")
         rebuilding.count(counted(man=1))
         ledger.execute(text("SET ROLE plain"))
-        found = swap.watched(ledger, rebuilding.rebuild)
+        found = swap.watchers(ledger, rebuilding.rebuild)
         assert found is not None
         assert f"session {early.info.backend_pid}" in found
         ledger.execute(text("RESET ROLE"))

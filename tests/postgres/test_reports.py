@@ -17,7 +17,7 @@ from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.errors import DefinitionError, SchemaMismatch
 from txbatch.core.protocol import coordinator
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 
 def test_the_report_of_a_state_shows_finished_values(engine: Engine) -> None:
@@ -55,9 +55,9 @@ def test_a_day_between_days_is_a_gap(bench: Bench) -> None:
         (2, 3),
         (4, 5),
     ]
-    assert Reader(bench.engine).status("word_count")[0]["gaps"] == 2
+    assert LedgerReader(bench.engine).status("word_count")[0]["gaps"] == 2
     counted(2)
-    assert Reader(bench.engine).status("word_count")[0]["gaps"] == 1
+    assert LedgerReader(bench.engine).status("word_count")[0]["gaps"] == 1
 
 
 def of_day(day: int) -> Run:

@@ -23,7 +23,7 @@ from txbatch.core.protocol.ledger import Ledger
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R17")
@@ -130,7 +130,7 @@ def test_a_file_that_was_counted_again_is_compared_with_what_counts_now(engine: 
     assert bench.commit(bench.ledger.batch("word_count", 1), words(dog=1))
     (tmp_path / "a").write_text("dog\ndog\n")
     restated(bench, 1, words(dog=2), streams={"words": {"a": manifest_read(2)}})
-    (counted,) = Reader(engine).counted("word_count")
+    (counted,) = LedgerReader(engine).counted("word_count")
     assert counted.files == {"a": [8, (tmp_path / "a").stat().st_mtime_ns]}
     assert bench.rows("SELECT metadata ->> 'end', txid FROM txbatch.consumed") == [("4", 1)]
 
@@ -162,7 +162,7 @@ def test_what_a_restate_left_out_is_no_open_hole(engine: Engine) -> None:
         ("ordinary", "committed", 1, 2, None, None),
         ("restate", "committed", 1, None, "anna", "it was wrong"),
     ]
-    assert Reader(engine).status()[0]["records"] == 10
+    assert LedgerReader(engine).status()[0]["records"] == 10
 
 
 def test_why_it_was_asked_for_stays_known_when_it_is_aborted(engine: Engine) -> None:
@@ -211,7 +211,7 @@ def test_a_day_that_was_counted_again_is_compared_with_the_files_of_its_version(
     file.write_text("at,n\n2013-01-01T05:00:00Z,1\n2013-01-01T06:00:00Z,1\n")
     again = restated(bench, 1, {"word_count": []})
     assert list(again.plan.streams["words"].plan["interval"]) == [day.isoformat() for day in days[:2]]
-    counted = Reader(engine).counted("word_count")
+    counted = LedgerReader(engine).counted("word_count")
     assert [(each.txid, each.files["sales.csv"][0]) for each in counted] == [(2, 28), (3, 51)]
     gaps = "SELECT count(*) FROM report.gaps"
     assert bench.rows(gaps) == [(0,)]

@@ -8,7 +8,7 @@ import pytest
 from ordered_values import VALUES
 from sqlalchemy import Engine, text
 
-from txbatch.core.records.ordered_texts import BETWEEN, ordered_text, shown
+from txbatch.core.records.ordered_texts import BETWEEN, decode, ordered_text
 from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 
 ALL = [ordered_text(value) for values in VALUES.values() for value in values]
@@ -24,7 +24,7 @@ def test_each_value_is_that_of_the_twin(engine: Engine) -> None:
             {"texts": [f"s{BETWEEN}{each}" for each in ALL]},
         ).scalar_one()
         connection.rollback()
-    assert [repr(each["v"]) for each in json.loads(found)] == [repr(shown(each)) for each in ALL]
+    assert [repr(each["v"]) for each in json.loads(found)] == [repr(decode(each)) for each in ALL]
 
 
 @pytest.mark.parametrize("type_", VALUES)

@@ -27,7 +27,7 @@ from txbatch.launch.driver import write_partials
 from txbatch.launch.job_file import Job
 from txbatch.launch.submission import submission
 from txbatch.spark.process.session import configured
-from txbatch.spark.reader import opened
+from txbatch.spark.reader import open_reader
 from txbatch.storage.staging import AttemptFolder
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
@@ -95,7 +95,7 @@ def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
         spark.catalog.clearCache()
         with ExitStack() as emitters:
             readers = {
-                name: emitters.enter_context(opened(spark, topology.streams[name], assignment, exports.get(name)))
+                name: emitters.enter_context(open_reader(spark, topology.streams[name], assignment, exports.get(name)))
                 for name in assignment.metadata["streams"]
             }
             read = {name: reader.audit() for name, reader in readers.items()}

@@ -14,7 +14,7 @@ from txbatch import Topology
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Metadata, TransactionAttempt
-from txbatch.core.protocol.bulk import why_not
+from txbatch.core.protocol.bulk import reason_against
 from txbatch.launch.driver import Driver
 from txbatch.storage.staging import AttemptFolder
 
@@ -54,12 +54,12 @@ class Emitter:
 
     def together(self, topology: Topology, plans: Sequence[Metadata]) -> list[AttemptFolder]:
         driver, folders = self.folders(topology, plans)
-        driver.emit_fused(folders)
+        driver.emit_bulk(folders)
         return folders
 
     def compare(self, topology: Topology, plans: Sequence[Metadata]) -> list[Manifest]:
         """Emit both ways, and find all equal; return the manifests."""
-        assert why_not(topology) is None
+        assert reason_against(topology) is None
         together = self.together(topology, plans)
         alone = self.alone(topology, plans)
         assert [self.staged(topology, each) for each in together] == [self.staged(topology, each) for each in alone]

@@ -354,7 +354,7 @@ def test_an_attempt_that_is_superseded_meanwhile_is_left_out(
         return staged
 
     monkeypatch.setattr(module, "stage", overtaken)
-    driver.emit_fused(folders)
+    driver.emit_bulk(folders)
     assert [each.said_something() for each in folders] == [True, False, True]
     assert [folders[n].read_manifest().attempt.txid for n in (0, 2)] == [1, 3]
 
@@ -391,11 +391,11 @@ def test_once_batches_were_too_many_the_same_driver_begins_with_fewer(
     monkeypatch.setattr(f"txbatch.spark.bulk.{name}", most)
     plans = planned(topology, [None] * 6)
     driver, folders = emitter.folders(topology, plans)
-    driver.emit_fused(folders)
+    driver.emit_bulk(folders)
     assert one_job == [6, 3, 2]
     assert driver._load.most == 2
     _, again = emitter.folders(topology, plans)
-    driver.emit_fused(again)
+    driver.emit_bulk(again)
     assert one_job == [6, 3, 2, 2, 2, 2]
     alone = [emitter.staged(topology, each) for each in emitter.alone(topology, plans)]
     assert [emitter.staged(topology, each) for each in folders] == alone

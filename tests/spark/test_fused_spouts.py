@@ -14,7 +14,7 @@ from spark.emitting import Emitter, Rows
 from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, StaticState, Topology
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, TransientError
-from txbatch.core.protocol.bulk import why_not
+from txbatch.core.protocol.bulk import reason_against
 from txbatch.core.sources.spout import PARTITION_COLUMN, Metadata
 from txbatch.core.topology.stream import Stream
 from txbatch.launch.bulk import Staged, stage
@@ -29,7 +29,7 @@ def together(spark: SparkSession, tmp_path: Path, read_partials: Rows) -> Togeth
     """Emits batches by one job; returns what it read and staged of each, and the partials of the first state."""
 
     def run(topology: Topology, plans: Mapping[int, Metadata]) -> tuple[dict[int, Staged], dict[int, Any]]:
-        assert why_not(topology) is None
+        assert reason_against(topology) is None
         attempts = [
             (
                 AttemptFolder((tmp_path / str(txid)).as_uri()),

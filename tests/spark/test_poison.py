@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine, text
 
 from txbatch.cli.main import main
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("R16")]
@@ -65,4 +65,4 @@ def test_a_poison_record_is_named_and_the_rest_flows_once_it_is_given_up(
         ).all()
     assert dict(counted) == {1: 1, 2: 1, 5: 1, 6: 1}
     assert skipped == [("south", "'four'")]
-    assert [row["status"] for row in Reader(engine).batches("amounts")] == [*["committed"] * 3, "aborted"]
+    assert [row["status"] for row in LedgerReader(engine).batches("amounts")] == [*["committed"] * 3, "aborted"]

@@ -16,7 +16,7 @@ from txbatch import Count, FixedBatchSpout, OpaqueState, Topology, session_windo
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import BadRecord
-from txbatch.core.protocol.bulk import why_not
+from txbatch.core.protocol.bulk import reason_against
 from txbatch.core.records.fields import Field
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.direct.emitter import emit_batch
@@ -85,7 +85,7 @@ def test_what_is_late_is_a_piece_of_its_own(emit: Callable[..., Any], late: str)
     assert staged.kept == len(records()) - (0 if late == "merge" else number)
     if late == "side":
         assert len(found.partials["sessions_late"]) == number
-    assert why_not(topology) is not None
+    assert reason_against(topology) is not None
 
 
 def test_a_null_time_is_refused(emit: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from txbatch.core.batch.planned_files import Counted, difference
+from txbatch.core.batch.planned_files import PlannedFiles, difference
 from txbatch.formats import changes
 from txbatch.formats.changes import changed, look
 
@@ -37,11 +37,11 @@ def test_a_file_and_what_a_plan_says_of_it(counted: Any, now: Any, says: str | N
     assert found == says or (says and found and found.startswith(says))
 
 
-def of(root: Path, source: dict[str, str], files: dict[str, Any], **more: Any) -> Counted:
-    return Counted("t", "in", {**source, "root": str(root)}, files, **more)
+def of(root: Path, source: dict[str, str], files: dict[str, Any], **more: Any) -> PlannedFiles:
+    return PlannedFiles("t", "in", {**source, "root": str(root)}, files, **more)
 
 
-def told(*counted: Counted) -> dict[str, str]:
+def told(*counted: PlannedFiles) -> dict[str, str]:
     return {row["file"]: row["change"].split(":")[0].split(" from")[0] for row in changed(counted)}
 
 

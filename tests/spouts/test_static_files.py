@@ -11,7 +11,7 @@ import pytest
 from txbatch import Count, FixedBatchSpout, OpaqueState, StaticFiles, StaticState, Topology
 from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, Run
 from txbatch.core.errors import DefinitionError, TransientError
-from txbatch.core.protocol.ledger import Head, Version
+from txbatch.core.protocol.ledger import Head, PositionVersion
 from txbatch.core.protocol.planning import plan_again, plan_batch
 
 RATES = "currency string, rate bigint"
@@ -51,7 +51,7 @@ def test_what_is_counted_again_looks_up_in_the_files_as_they_are_now(tmp_path: P
     then = planned(topology)
     (tmp_path / "a.csv").write_text("EUR,4")
     first = Batch("sales", 1, BatchStatus.COMMITTED, then, "run:1")
-    version = Version(first, first, first, {}, {"sales": {}})
+    version = PositionVersion(first, first, first, {}, {"sales": {}})
     again = plan_again(topology, Head("sales", 2, None, (), None, {}), version, Restate(1, "another rate"))
     assert again["static"] == planned(topology)["static"] != then["static"]
 

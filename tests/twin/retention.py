@@ -14,7 +14,7 @@ from txbatch import failpoints
 from txbatch.core.aggregates.merge import Merger, RowMerge, merge_named
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.corrections import retention
-from txbatch.core.corrections.retention import Final, Folded, Past, Slice, Version
+from txbatch.core.corrections.retention import Final, FoldableVersion, Folded, Past, Slice
 from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.state.keep import Keep
@@ -69,7 +69,7 @@ class MemoryRetention:
     def outlook(self, past: Past) -> Slice:
         """Return what folding would come to now. Changes nothing."""
         tables = self.ledger.tables.copy()
-        found = retention.folded(past.versions, past.reached)
+        found = retention.foldable(past.versions, past.reached)
         attempts = _forget_attempts(tables, past.topology, past.horizon, past.reached)
         states = _states(tables, past.topology) if found.all else {}
         for name, each in states.items():
@@ -99,7 +99,7 @@ def _fold(tables: Tables, topology: str, wanted: int, jobs: Jobs) -> Slice:
     wanted = retention.as_read(wanted, _readers(tables, topology))
     after, versions = _horizon(tables, topology), _versions(tables, topology, wanted)
     reached = retention.reach(versions, wanted, frozenset(_pending(tables, topology).values()))
-    found, rows = retention.folded(versions, reached), 0
+    found, rows = retention.foldable(versions, reached), 0
     left = _quarantined(topology, _states(tables, topology), found)
     for name, stored in _states(tables, topology).items():
         rows += len(_gone(stored, found))
@@ -195,11 +195,11 @@ def _committed(tables: Tables, topology: str) -> list[Batch]:
     return [each for each in tables.batches_of(topology) if each.status is BatchStatus.COMMITTED]
 
 
-def _versions(tables: Tables, topology: str, wanted: int) -> list[Version]:
+def _versions(tables: Tables, topology: str, wanted: int) -> list[FoldableVersion]:
     """Return the versions above the horizon and up to a txid, and all restates that came later."""
     after, found = _horizon(tables, topology), _committed(tables, topology)
     read = [each for each in found if after < each.txid and (each.txid <= wanted or each.kind is BatchKind.RESTATE)]
-    return [Version(each.position, each.txid, each.replaced_by) for each in read]
+    return [FoldableVersion(each.position, each.txid, each.replaced_by) for each in read]
 
 
 def _pending(tables: Tables, topology: str) -> dict[int, int]:

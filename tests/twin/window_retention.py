@@ -11,7 +11,7 @@ from typing import Any
 
 from txbatch import failpoints
 from txbatch.core.batch.transaction import BatchStatus
-from txbatch.core.corrections.window_retention import Known, Leaving, decided
+from txbatch.core.corrections.window_retention import Leaving, WindowFacts, decided
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.upstream.ranges import ALL
@@ -69,16 +69,16 @@ def _leaving(tables: Tables, topology: str, horizon: int | None = None) -> list[
     ]
 
 
-def _known(tables: Tables, topology: str, state: str, kept: KeptWindows, horizon: int) -> Known:
+def _known(tables: Tables, topology: str, state: str, kept: KeptWindows, horizon: int) -> WindowFacts:
     running = tables.rebuilding(topology)
     above = [each for each in tables.batches_of(topology) if each.position > horizon]
     plans = [each.plan for each in above if each.status is not BatchStatus.ABORTED]
-    next_one = kept.mark(event_time.marks(tables, topology))
-    return Known(
+    next_one = kept.watermark_of(event_time.marks(tables, topology))
+    return WindowFacts(
         horizon,
         _closed_then(tables, topology, horizon).get(state),
         event_time.closed_to(tables, topology).get(state),
-        [next_one, *(kept.mark(kept.plan_marks(each)) for each in plans)],
+        [next_one, *(kept.watermark_of(kept.plan_marks(each)) for each in plans)],
         [*_open_readers(tables, topology, state), *_behind(tables, topology, state)],
         None if running is None else running.rebuild.number,
     )

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from txbatch.cli.cron import cut
+from txbatch.cli.cron import split_by_cron
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError
 
@@ -31,8 +31,8 @@ AT_CHANGES = [
 def test_each_interval_at_a_change_of_clocks_can_be_named(cron: str, zone: str, times: list[str]) -> None:
     moments = list(map(datetime.fromisoformat, times))
     single = [Interval(*ends) for ends in pairwise(moments)]
-    assert [cut(each, cron, zone) for each in single] == [[each] for each in single]
-    assert cut(Interval(moments[0], moments[-1]), cron, zone) == single
+    assert [split_by_cron(each, cron, zone) for each in single] == [[each] for each in single]
+    assert split_by_cron(Interval(moments[0], moments[-1]), cron, zone) == single
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_each_interval_at_a_change_of_clocks_can_be_named(cron: str, zone: str, 
 )
 def test_what_is_no_time_of_the_expression_is_refused(cron: str, zone: str, start: str, end: str, says: str) -> None:
     with pytest.raises(DefinitionError, match=says):
-        cut(Interval(datetime.fromisoformat(start), datetime.fromisoformat(end)), cron, zone)
+        split_by_cron(Interval(datetime.fromisoformat(start), datetime.fromisoformat(end)), cron, zone)

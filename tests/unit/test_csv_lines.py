@@ -26,7 +26,7 @@ def rows(folder: Path, content: str | bytes, fields: Any = FIELDS, **given: Any)
     """The records of a file of this content, less their times."""
     file = folder / "a b,ü%#:.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    read = read_file(file, Format("csv", fields, options.checked("csv", given)))
+    read = read_file(file, Format("csv", fields, options.check_options("csv", given)))
     return [tuple(map(str, row.values()))[1:] for row in read.to_pylist()]
 
 
@@ -156,7 +156,7 @@ def test_a_refused_cell_names_all_ways_on_and_only_those_that_are_there(tmp_path
     times = Times("at", datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), DAY, DAY.replace(day=2))
     (tmp_path / "a.csv").write_text("yesterday,a,1\n")
     with pytest.raises(BadRecord, match=r"field 'at': .*; or mend the file") as refused:
-        read_file(tmp_path / "a.csv", Format("csv", FIELDS, options.checked("csv", {}), times))
+        read_file(tmp_path / "a.csv", Format("csv", FIELDS, options.check_options("csv", {}), times))
     assert "quarantine" not in str(refused.value)
 
 
@@ -164,7 +164,7 @@ def test_only_the_wanted_records_are_looked_at_whole(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text(f"{AT},a,1\n2026-02-01,b,x\n2026-01-01T23:59:59.999999Z,c,2\n2026-01-02,d,y\n2026-01-01,e,z\n")
     times = Times("at", datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), DAY, DAY.replace(day=2))
-    format_ = Format("csv", FIELDS, options.checked("csv", {}), times)
+    format_ = Format("csv", FIELDS, options.check_options("csv", {}), times)
     with pytest.raises(BadRecord, match="line 5, field 'price': 'z' is no decimal"):
         read_file(file, format_)
     file.write_text(file.read_text().replace("z", "4"))
@@ -186,7 +186,7 @@ def test_where_blocks_and_ranges_end_makes_no_difference(
     lines = ["name,at,price"] + [f'"ü{end}""{n}, ",{AT},{n}.5' for n in range(40)]
     file = tmp_path / "a.csv"
     file.write_bytes("\r\n".join(lines).encode())
-    format_ = Format("csv", FIELDS, options.checked("csv", HEADER | {"multiline": multiline}))
+    format_ = Format("csv", FIELDS, options.check_options("csv", HEADER | {"multiline": multiline}))
     names = [f'ü{end}"{n}, ' for n in range(40)]
     assert read_file(file, format_).column("name").to_pylist() == names
     size = file.stat().st_size
@@ -208,7 +208,7 @@ def test_compressed_files_and_a_line_of_ten_megabytes(tmp_path: Path) -> None:
     file = tmp_path / "a.csv.gz"
     long = "x" * 10_000_000
     file.write_bytes(gzip.compress(f"at,name,price\n{AT},{long},1\n{AT},b,x\n".encode(), 1))
-    format_ = Format("csv", FIELDS, options.checked("csv", HEADER))
+    format_ = Format("csv", FIELDS, options.check_options("csv", HEADER))
     with pytest.raises(BadRecord, match="line 3, field 'price': 'x' is no decimal"):
         read_file(file, format_)
     file.write_bytes(gzip.compress(f"at,name,price\n{AT},{long},1\n".encode(), 1))
@@ -237,7 +237,7 @@ def test_a_record_within_quotes_takes_a_few_times_its_size(
     monkeypatch.setattr(contents, "CHUNK_BYTES", 500_000)
     file, many = tmp_path / "a.csv", (7_000_000 if closed else 9_000_000) // len(filling)
     file.write_bytes(f'{AT},"a'.encode() + many * filling + (b'",1\n' if closed else b"\n"))
-    format_ = Format("csv", FIELDS, options.checked("csv", {"multiline": True}))
+    format_ = Format("csv", FIELDS, options.check_options("csv", {"multiline": True}))
     tracemalloc.start()
     try:
         if closed:
@@ -287,20 +287,20 @@ def test_small_files_share_a_task_and_large_ones_are_cut(tmp_path: Path) -> None
 )
 def test_options_that_are_refused_name_the_way_out(given: dict[str, Any], says: str) -> None:
     with pytest.raises(DefinitionError) as refused:
-        options.checked("csv", given)
+        options.check_options("csv", given)
     assert says in str(refused.value)
 
 
 def test_options_have_our_defaults_and_take_sparks_spelling() -> None:
-    spelled = options.checked("csv", {"Header": "true", "nullValue": "NA", "multiLine": False, "SEP": "\t"})
+    spelled = options.check_options("csv", {"Header": "true", "nullValue": "NA", "multiLine": False, "SEP": "\t"})
     assert (spelled["header"], spelled["null_value"], spelled["multiline"], spelled["sep"]) == (
         True,
         ("NA",),
         False,
         "\t",
     )
-    assert options.checked("csv", {})["header"] is False
-    assert [options.checked("csv", {"header": text})["header"] for text in ("false", "True", True)] == [
+    assert options.check_options("csv", {})["header"] is False
+    assert [options.check_options("csv", {"header": text})["header"] for text in ("false", "True", True)] == [
         False,
         True,
         True,

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from txbatch.core.errors import DefinitionError, OutcomeUnknown
-from txbatch.postgres.database.engine import _connecting, translated
+from txbatch.postgres.database.engine import _connecting, translate
 from txbatch.postgres.database.url import parse
 
 
@@ -41,7 +41,7 @@ def test_two_threads_that_make_the_first_connections_get_all_settings() -> None:
 
 
 def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown() -> None:
-    lost = translated(ConnectionError("server closed the connection unexpectedly"), committing=True)
+    lost = translate(ConnectionError("server closed the connection unexpectedly"), committing=True)
     assert isinstance(lost, OutcomeUnknown)
     assert str(lost).startswith("outcome unknown: the answer to COMMIT was lost; try again")
 

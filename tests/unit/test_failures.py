@@ -53,7 +53,7 @@ def test_an_exception_whose_text_raises_is_told_by_its_name() -> None:
     assert str(in_our_words(Wordless())) == "Wordless: Wordless (its text raises KeyError)"
     with (
         pytest.raises(TransientError, match=r"the spout raised Wordless: Wordless .its text"),
-        naming.told("the spout"),
+        naming.naming_stream("the spout"),
     ):
         raise Wordless
 

@@ -32,7 +32,16 @@ from txbatch.core.batch.plan import BatchPlan, Range, Ranges
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.core.errors import BadRecord, DefinitionError, Incomplete, IntervalNotOver, TransientError
-from txbatch.core.protocol.bulk import PIECES_MAX, Span, go_together, long_pass, pieces, planned_bytes, spans, why_not
+from txbatch.core.protocol.bulk import (
+    PIECES_MAX,
+    Span,
+    go_together,
+    long_pass,
+    pieces,
+    planned_bytes,
+    reason_against,
+    spans,
+)
 from txbatch.launch.bulk import Attempt, Halving, Load
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -82,7 +91,7 @@ def merged(stream: Stream) -> None:
 def test_what_is_made_record_by_record_is_emitted_together(define: Define) -> None:
     topology = Topology("t")
     define(topology.new_stream("in", FileSpout("/in")))
-    assert why_not(topology) is None
+    assert reason_against(topology) is None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +114,7 @@ def test_what_is_made_record_by_record_is_emitted_together(define: Define) -> No
 def test_what_is_not_says_why(define: Define, why: str) -> None:
     topology = Topology("t")
     define(topology.new_stream("in", FileSpout("/in")))
-    assert (told := why_not(topology)) is not None
+    assert (told := reason_against(topology)) is not None
     assert re.search(why, told)
 
 
@@ -397,14 +406,14 @@ class Application(MemoryApplication):
             self.alone.append(str(assignment.attempt))
         super().emit(folder, assignment)
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         self.together.append([str(assignment.attempt) for _, assignment in attempts])
         hook, self.before = self.before, None
         if hook is not None:
             hook()
         self.inside = True
         try:
-            super().emit_fused(attempts)
+            super().emit_bulk(attempts)
         finally:
             self.inside = False
 
@@ -611,7 +620,7 @@ class Beside(Application):
     def wait(self) -> None:
         begun, self.begun = self.begun, []
         self.done.append("wait")
-        self.emit_fused(begun)
+        self.emit_bulk(begun)
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         assert not self.begun, "one thing at a time"

@@ -9,15 +9,15 @@ import pytest
 
 from txbatch import Keep
 from txbatch.cli.printing import show_plan
-from txbatch.core.corrections.growth import ROWS_MIN, Counted, Growth, Stored, growth, left, told
+from txbatch.core.corrections.growth import ROWS_MIN, BatchGrowth, Growth, StoredSize, describe_growth, growth, left
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
-STORED = [Stored("words", 150 * ROWS_MIN, ROWS_MIN)]
+STORED = [StoredSize("words", 150 * ROWS_MIN, ROWS_MIN)]
 
 
-def counted(number: int, every: timedelta, interval: timedelta | None = None) -> list[Counted]:
-    return [Counted(NOON + every * each, interval, {"words": 10}) for each in range(number)]
+def counted(number: int, every: timedelta, interval: timedelta | None = None) -> list[BatchGrowth]:
+    return [BatchGrowth(NOON + every * each, interval, {"words": 10}) for each in range(number)]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def counted(number: int, every: timedelta, interval: timedelta | None = None) ->
         (counted(61, MINUTE), 43_200),
     ],
 )
-def test_intervals_say_how_many_batches_a_month_has_else_their_pace(last: Sequence[Counted], batches: int) -> None:
+def test_intervals_say_how_many_batches_a_month_has_else_their_pace(last: Sequence[BatchGrowth], batches: int) -> None:
     assert growth(last, STORED) == Growth(batches, batches * 10, batches * 10 * 150)
 
 
@@ -39,17 +39,17 @@ def test_intervals_say_how_many_batches_a_month_has_else_their_pace(last: Sequen
         (counted(1, DAY), STORED),
         (counted(60, MINUTE), STORED),  # a backlog that was counted at once has no pace
         (counted(3, DAY), []),
-        (counted(3, DAY), [Stored("words", 24_576, ROWS_MIN - 1)]),
-        (counted(3, DAY), [Stored("words", None, None)]),
+        (counted(3, DAY), [StoredSize("words", 24_576, ROWS_MIN - 1)]),
+        (counted(3, DAY), [StoredSize("words", None, None)]),
     ],
 )
-def test_nothing_is_said_of_what_is_not_known(last: Sequence[Counted], stored: Sequence[Stored]) -> None:
+def test_nothing_is_said_of_what_is_not_known(last: Sequence[BatchGrowth], stored: Sequence[StoredSize]) -> None:
     assert growth(last, stored) is None
 
 
 def test_a_state_that_a_batch_did_not_change_has_nothing_of_it() -> None:
-    last = [*counted(1, DAY, DAY), Counted(NOON, DAY, {}), Counted(NOON, DAY, None)]
-    assert growth(last, [*STORED, Stored("other", 9_000, 9_000)]) == Growth(30, 100, 15_000)
+    last = [*counted(1, DAY, DAY), BatchGrowth(NOON, DAY, {}), BatchGrowth(NOON, DAY, None)]
+    assert growth(last, [*STORED, StoredSize("other", 9_000, 9_000)]) == Growth(30, 100, 15_000)
 
 
 def test_what_a_policy_leaves() -> None:
@@ -59,7 +59,7 @@ def test_what_a_policy_leaves() -> None:
         15_000,
         0,
     )
-    assert told(month, Keep(days=1)).endswith("about 450 kB; of them gc leaves about 15 kB: the last day")
+    assert describe_growth(month, Keep(days=1)).endswith("about 450 kB; of them gc leaves about 15 kB: the last day")
 
 
 @pytest.mark.parametrize("grows", [{"does": "a month of 30 batches keeps much"}, None])

@@ -34,7 +34,7 @@ def second_day(times: pa.Array) -> pa.Array:
 
 
 def decoded(data: bytes, keep: json_lines.Keep | None = None, **given: Any) -> list[tuple[Any, ...]]:
-    found = json_lines.decode(data, FIELDS, options.checked("json", given), keep)
+    found = json_lines.decode(data, FIELDS, options.check_options("json", given), keep)
     assert found.schema.names == ["at", "name", "amount"]
     return [tuple(row.values()) for row in found.to_pylist()]
 
@@ -94,7 +94,7 @@ def test_a_field_that_is_there_twice_is_found_where_another_record_escapes_its_n
 )
 def test_an_optional_field_in_other_capitals_is_not_null_however_it_is_written(name: str, written: str) -> None:
     fields = parse_fields(f"at timestamp, `{name}` string")
-    given = options.checked("json", {"optional": [name]})
+    given = options.check_options("json", {"optional": [name]})
     right = f'{{"at": "2026-01-01", "{name}": "1"}}\n{{"at": "2026-01-01", "more": "\\u0041"}}\n'.encode()
     assert json_lines.decode(right, fields, given)[name].to_pylist() == ["1", None]
     other = f'{{"at": "2026-01-01", "{written}": "1"}}\n'.encode()
@@ -117,9 +117,9 @@ def test_members_that_no_field_names_may_hold_anything() -> None:
 def test_the_names_of_fields_may_be_odd_but_for_what_json_escapes() -> None:
     fields = parse_fields("at timestamp, `ü x.y` string")
     data = '{"at": "2026-01-01", "ü x.y": "1"}'.encode()
-    assert json_lines.decode(data, fields, options.checked("json", {})).to_pylist()[0]["ü x.y"] == "1"
+    assert json_lines.decode(data, fields, options.check_options("json", {})).to_pylist()[0]["ü x.y"] == "1"
     with pytest.raises(DefinitionError, match="rename the field"):
-        json_lines.decode(data, parse_fields('at timestamp, `a"b` string'), options.checked("json", {}))
+        json_lines.decode(data, parse_fields('at timestamp, `a"b` string'), options.check_options("json", {}))
 
 
 def test_an_optional_field_is_one_of_the_fields() -> None:

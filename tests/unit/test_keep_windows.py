@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from txbatch import Avg, Count, FixedBatchSpout, Keep, OpaqueState, Stream, Sum, Topology, session_window, window
-from txbatch.core.corrections.window_retention import Known, Leaving, decided
-from txbatch.core.definition.keep_policy import kept_windows, told_policy
+from txbatch.core.corrections.window_retention import Leaving, WindowFacts, decided
+from txbatch.core.definition.keep_policy import describe_policy, kept_windows
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.time_buckets import micros_of
-from txbatch.core.topology.kept_windows import KeptWindows, Left, told_time
+from txbatch.core.topology.kept_windows import KeptWindows, Left, describe_time
 from txbatch.run import windows
 
 pytestmark = pytest.mark.rule("R30")
@@ -96,7 +96,7 @@ def test_what_the_ledger_is_told_of_it() -> None:
         "hourly": ("90 days", "window_start", None, "visits", {"visits": False}),
         "stays": ("36 hours", "session_end", 30 * MINUTE, None, {"visits": False}),
     }
-    assert told_policy(topology.keep, found) == (
+    assert describe_policy(topology.keep, found) == (
         "the last 90 days; windows of state 'hourly' for 90 days; windows of state 'stays' for 36 hours"
     )
 
@@ -107,7 +107,7 @@ HORIZON = "the batches behind txid 4 to be folded, from which on they may still 
 
 def leaving(**changes: Any) -> Leaving:
     of: dict[str, Any] = {"horizon": 4, "closed_then": TIME, "closed_now": TIME + 60 * MINUTE, "marks": [TIME]}
-    return decided("hourly", HOURS, changes.pop("left", None), Known(**(of | changes)))
+    return decided("hourly", HOURS, changes.pop("left", None), WindowFacts(**(of | changes)))
 
 
 @pytest.mark.parametrize(
@@ -142,15 +142,15 @@ def test_what_has_left_is_not_let_go_again() -> None:
 
 def test_how_it_is_told() -> None:
     row = {"state": "hourly", "keep": "1 hour", "which": "that begin before noon", "windows": 3, "records": None}
-    assert windows.told({**row, "waits_for": HORIZON}) == (
+    assert windows.describe_windows({**row, "waits_for": HORIZON}) == (
         f"state 'hourly': its windows that begin before noon have left, 3 of them now; what is older than that waits for "
         f"{HORIZON}"
     )
-    assert windows.told({**row, "waits_for": None, "dry_run": True}) == (
+    assert windows.describe_windows({**row, "waits_for": None, "dry_run": True}) == (
         "state 'hourly': its windows that begin before noon would leave, that is 3"
     )
-    assert windows.told({**row, "which": None, "waits_for": None}) == (
+    assert windows.describe_windows({**row, "which": None, "waits_for": None}) == (
         "state 'hourly': its windows stay for 1 hour once they have ended, and none has left"
     )
-    assert (told_time(TIME), told_time(TIME + 1_000_000)) == ("2026-01-05 10:20 UTC", "2026-01-05 10:20:01 UTC")
-    assert told_time(10**18) == "1000000000000000000 microseconds since 1970"
+    assert (describe_time(TIME), describe_time(TIME + 1_000_000)) == ("2026-01-05 10:20 UTC", "2026-01-05 10:20:01 UTC")
+    assert describe_time(10**18) == "1000000000000000000 microseconds since 1970"

@@ -11,7 +11,7 @@ import pytest
 from txbatch.core.errors import TerminalError
 from txbatch.core.protocol.ports import REBUILD
 from txbatch.memory.run_locks import MemoryRunLocks
-from txbatch.storage.leftovers import UNTOUCHED, Leftovers
+from txbatch.storage.leftovers import UNTOUCHED, StagingLeftovers
 from txbatch.storage.staging import Staging
 
 pytestmark = pytest.mark.rule("R22")
@@ -46,7 +46,7 @@ def left(area: Path) -> set[str]:
 
 
 def test_what_is_final_or_ended_goes(area: Path) -> None:
-    leftovers, all_ = Leftovers(Staging(f"file://{area}"), MemoryRunLocks()), left(area)
+    leftovers, all_ = StagingLeftovers(Staging(f"file://{area}"), MemoryRunLocks()), left(area)
     assert leftovers.number("t", 4) == 5
     assert left(area) == all_
     assert leftovers.remove("t", 4) == 5
@@ -56,7 +56,7 @@ def test_what_is_final_or_ended_goes(area: Path) -> None:
 
 def test_a_rebuild_that_runs_keeps_what_it_reads(area: Path) -> None:
     locks = MemoryRunLocks()
-    leftovers = Leftovers(Staging(f"file://{area}"), locks)
+    leftovers = StagingLeftovers(Staging(f"file://{area}"), locks)
     with locks.hold("t", REBUILD):
         assert (leftovers.number("t", 0), leftovers.remove("t", 0)) == (1, 1)
     assert left(area) >= {"1", "3", "rebuild"}
@@ -71,7 +71,7 @@ def test_a_filesystem_that_does_not_say_when_keeps_what_is_verified(
         raise NotImplementedError
 
     monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.modified", silent)
-    assert Leftovers(Staging(f"file://{area}"), MemoryRunLocks()).number("t", 0) == 1
+    assert StagingLeftovers(Staging(f"file://{area}"), MemoryRunLocks()).number("t", 0) == 1
 
 
 def test_a_link_leads_nowhere(area: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -79,5 +79,5 @@ def test_a_link_leads_nowhere(area: Path, tmp_path_factory: pytest.TempPathFacto
     (elsewhere / "file").write_text("mine")
     (area / "t" / "2").symlink_to(elsewhere)
     with pytest.raises(TerminalError, match="symbolic link"):
-        Leftovers(Staging(f"file://{area}"), MemoryRunLocks()).remove("t", 4)
+        StagingLeftovers(Staging(f"file://{area}"), MemoryRunLocks()).remove("t", 4)
     assert (elsewhere / "file").exists()

@@ -12,8 +12,8 @@ from support import LogSpout
 from txbatch import AppendState, Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology
 from txbatch.core.batch.plan import BatchPlan, Range, Ranges
 from txbatch.core.errors import DefinitionError
-from txbatch.core.protocol.bulk import go_together, why_not
-from txbatch.core.protocol.record_numbers import fixed
+from txbatch.core.protocol.bulk import go_together, reason_against
+from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.topology.walks import one_for_one, parted, per_batch
 from txbatch.direct.operations import records
 from txbatch.memory.ledger import MemoryLedger
@@ -80,7 +80,7 @@ def test_a_reader_of_changes_gets_each_window_once_when_it_is_full() -> None:
 
 def test_a_plan_says_them_in_a_format_of_its_own() -> None:
     said = {"format": 7, "streams": {"a": {"plan": [7]}}, "base": {"a": 3, "b": 0}}
-    assert fixed({"format": 2, "streams": {"a": {"plan": [7]}}}, {"b", "a"}, {"a": 3}) == said
+    assert pin_record_numbers({"format": 2, "streams": {"a": {"plan": [7]}}}, {"b", "a"}, {"a": 3}) == said
     assert BatchPlan.from_json(said).to_json() == said
 
 
@@ -88,7 +88,7 @@ def test_each_batch_is_emitted_by_itself() -> None:
     topology = Topology("t")
     stream = topology.new_stream("in", Log({})).numbered()
     stream.persistent_aggregate(OpaqueState("s"), n=Count())
-    assert why_not(topology) == "state 's': numbered by number is made of all records of a batch"
+    assert reason_against(topology) == "state 's': numbered by number is made of all records of a batch"
     first, other = (BatchPlan({"in": Ranges({name: Range(0, 1)})}) for name in "ab")
     assert go_together(topology, first, other)
     assert not go_together(topology, replace(first, base={"in": 0}), replace(other, base={"in": 0}))

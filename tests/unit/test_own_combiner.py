@@ -9,7 +9,7 @@ import pytest
 from every_aggregate import Span, Weighted, Words, every_aggregate
 
 from txbatch import CombinerAggregator, Count, FixedBatchSpout, OpaqueState, Topology
-from txbatch.core.aggregates.merge import folded
+from txbatch.core.aggregates.merge import folded_columns
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError
 from txbatch.core.records.python_types import misfit
@@ -127,7 +127,7 @@ def test_one_that_is_not_whole(declared: dict[str, Any], says: str) -> None:
 def test_postgresql_is_never_asked_to_merge() -> None:
     aggregate = kept(far=Span("price"))
     with pytest.raises(TerminalError, match="combine is Python of the job, which PostgreSQL cannot run"):
-        folded(aggregate.merges, ["a", "b", "c"])
+        folded_columns(aggregate.merges, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize(

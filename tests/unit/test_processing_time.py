@@ -14,11 +14,11 @@ from support import LogSpout
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology, session_window, window
 from txbatch.core.batch.plan import BatchPlan, Range, Ranges, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.definition.stored import Known as Defined
+from txbatch.core.definition.stored import KnownTopology as Defined
 from txbatch.core.definition.stored import stream_watermarks
 from txbatch.core.errors import DefinitionError
-from txbatch.core.protocol.bulk import as_one, go_together
-from txbatch.core.protocol.event_time import Known, advanced, closed, fixed
+from txbatch.core.protocol.bulk import as_one_assignment, go_together
+from txbatch.core.protocol.event_time import EventTimeFacts, advance, closed, pin_watermarks
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.walks import one_for_one
@@ -59,9 +59,9 @@ def test_of_merged_streams_each_record_has_it_and_any_batch_moves_all() -> None:
     assert list(records(stream.node, read, plan=PLANNED)) == [{"shop": each, "planned_at": TEN} for each in "xy"]
     assert topology.watermarks == {"web": TIMED, "shop": TIMED}
     plan = BatchPlan({"web": Whole([7])}, planned_at=AT)
-    known = Known({}, {}, lambda stream: [None], lambda reached: None)
-    assert advanced(topology.watermarks, plan, known, {}) == {"web": AT, "shop": AT}
-    assert advanced(topology.watermarks, replace(plan, planned_at=None), known, {}) == {}
+    known = EventTimeFacts({}, {}, lambda stream: [None], lambda reached: None)
+    assert advance(topology.watermarks, plan, known, {}) == {"web": AT, "shop": AT}
+    assert advance(topology.watermarks, replace(plan, planned_at=None), known, {}) == {}
     assert (aggregate.closes, aggregate.late) == (True, "merge")
     assert aggregate.late_before({"web": AT, "shop": AT}) == AT
 
@@ -69,12 +69,12 @@ def test_of_merged_streams_each_record_has_it_and_any_batch_moves_all() -> None:
 def test_a_plan_says_it_in_a_format_of_its_own_and_no_earlier_than_what_is_committed() -> None:
     metadata = {"format": 2, "streams": {"a": {"plan": [7]}}}
     said = {**metadata, "format": 6, "planned_at": AT}
-    assert fixed(metadata, {"a": TIMED}, {}, TEN, {}) == said
-    assert fixed(metadata, {"a": TIMED}, {"a": AT}, TEN - timedelta(hours=1), {}) == said
+    assert pin_watermarks(metadata, {"a": TIMED}, {}, TEN, {}) == said
+    assert pin_watermarks(metadata, {"a": TIMED}, {"a": AT}, TEN - timedelta(hours=1), {}) == said
     event = Watermark("at", 10)
-    assert fixed(metadata, {"a": TIMED, "b": event}, {"b": 90}, TEN, {}) == {**said, "watermark": {"b": 90}}
+    assert pin_watermarks(metadata, {"a": TIMED, "b": event}, {"b": 90}, TEN, {}) == {**said, "watermark": {"b": 90}}
     assert BatchPlan.from_json(said).to_json() == said
-    assert "planned_at" not in fixed(metadata, {"b": event}, {"b": 90}, TEN, {})
+    assert "planned_at" not in pin_watermarks(metadata, {"b": event}, {"b": 90}, TEN, {})
 
 
 def test_what_an_open_plan_may_count_in_stays_open() -> None:
@@ -108,7 +108,7 @@ def test_only_batches_of_one_time_are_emitted_by_one_job() -> None:
         Assignment("t", TransactionAttempt(txid, 1), "token", plan.to_json(), "code")
         for txid, plan in enumerate((first, other), 1)
     ]
-    together = as_one(topology, attempts)
+    together = as_one_assignment(topology, attempts)
     assert together is not None
     assert together.plan.planned_at == AT
 

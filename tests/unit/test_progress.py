@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from txbatch.cli.progress import told
+from txbatch.cli.progress import show_progress
 from txbatch.core.batch.transaction import Batch, BatchStatus
 from txbatch.run import progress
-from txbatch.run.progress import LOGGED_SECONDS, Progress, logged, watched
+from txbatch.run.progress import LOGGED_SECONDS, Progress, log_progress, watch
 
 
 class Terminal(io.StringIO):
@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_where_nobody_knows_of_how_many_it_says_how_many_are_planned() -> None:
     said, left = list[Progress](), [1, 60]
-    list(watched(batches(1, 2), None, said.append, left.pop))
+    list(watch(batches(1, 2), None, said.append, left.pop))
     assert [str(each).split(", ")[:2] for each in said] == [
         ["1 batch is committed", "60 more are planned"],
         ["2 batches are committed", "1 more is planned"],
@@ -53,7 +53,7 @@ def test_a_batch_that_comes_again_is_counted_once(clock: list[float]) -> None:
             clock.append(clock[-1] + 2)
             yield batch
 
-    assert [batch.txid for batch in watched(slowly(), 4, said.append)] == [2, 3, 1, 2, 3, 4]
+    assert [batch.txid for batch in watch(slowly(), 4, said.append)] == [2, 3, 1, 2, 3, 4]
     assert said == [
         Progress(1, 20, 2.0, 4, first=2.0),
         Progress(2, 50, 4.0, 4, first=2.0),
@@ -72,7 +72,7 @@ def test_what_the_first_batch_took_is_not_taken_for_what_each_takes(clock: list[
             clock.append(clock[-1] + (120.0 if batch.txid == 1 else 0.5))
             yield batch
 
-    list(watched(a_year(), 365, said.append))
+    list(watch(a_year(), 365, said.append))
     assert str(said[0]) == "1 of 365 batches are committed, 10 records, 0 a second"
     assert said[1].seconds_left == 181.5
 
@@ -89,7 +89,7 @@ def test_what_was_committed_before_says_nothing_of_how_fast_the_call_is(clock: l
                 clock.append(clock[-1] + (30.0 if batch.txid == 140 else 2.0))
             yield batch
 
-    list(watched(retried(), 61, said.append, found=found))
+    list(watch(retried(), 61, said.append, found=found))
     assert str(said[39]) == "40 of 61 batches are committed, 47,800 records"
     assert str(said[40]) == "41 of 61 batches are committed, 49,200 records, 47 a second"
     assert str(said[41]) == "42 of 61 batches are committed, 50,610 records, 88 a second, 0:00:38 left"
@@ -122,8 +122,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
 
 def test_the_log_says_it_now_and_then_and_at_the_end(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with logged("days", 30, lambda: "") as tell:
-        for _ in watched(batches(*range(1, 31)), 30, tell):
+    with log_progress("days", 30, lambda: "") as tell:
+        for _ in watch(batches(*range(1, 31)), 30, tell):
             clock.append(clock[-1] + LOGGED_SECONDS / 8)
     assert lines(caplog) == [f"days: {number} of 30 batches are committed" for number in (10, 19, 28, 30)]
 
@@ -140,7 +140,7 @@ def test_the_log_says_that_spark_is_at_work_where_nothing_is_committed(
         looked.release()
         return "stage 7, 1 of 4 tasks"
 
-    with logged("days", 61, stage) as tell:
+    with log_progress("days", 61, stage) as tell:
         for seconds in (9, 2, 9, 2):
             clock.append(clock[-1] + seconds)
             for _ in range(3):
@@ -158,8 +158,8 @@ def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pyte
     handler, root = logging.StreamHandler(terminal), logging.getLogger()
     root.addHandler(handler)
     try:
-        with told("days", 2, at("stage 7, 1 of 4 tasks")) as tell:
-            for batch in watched(batches(1, 2), 2, tell):
+        with show_progress("days", 2, at("stage 7, 1 of 4 tasks")) as tell:
+            for batch in watch(batches(1, 2), 2, tell):
                 logging.getLogger("txbatch").warning("committed txid %s", batch.txid)
     finally:
         root.removeHandler(handler)
@@ -173,6 +173,6 @@ def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pyte
 
 def test_elsewhere_the_log_says_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with told("days", 2, at("")) as tell:
-        list(watched(batches(1, 2), 2, tell))
+    with show_progress("days", 2, at("")) as tell:
+        list(watch(batches(1, 2), 2, tell))
     assert lines(caplog) == ["days: 2 of 2 batches are committed"]

@@ -11,7 +11,7 @@ from txbatch import OpaquePartitionedSpout, PartitionUnreadable, PlainSpout, Top
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.sources.spout import Emitter
-from txbatch.spark.reader import BatchReader, opened
+from txbatch.spark.reader import BatchReader, open_reader
 
 PLANNED = {name: {"start": 0, "end": 1} for name in "abc"}
 
@@ -77,7 +77,7 @@ class ReadByAnother(Partitions):
 def reading(spout: Partitions, **more: Any) -> Any:
     metadata = {"format": 2, "streams": {"in": {"partitions": PLANNED}}, **more}
     assignment = Assignment("t", TransactionAttempt(1, 1), "token", metadata, "code")
-    return opened("spark", Topology("t").new_stream("in", spout), assignment)  # type: ignore[arg-type]
+    return open_reader("spark", Topology("t").new_stream("in", spout), assignment)  # type: ignore[arg-type]
 
 
 def partitions(reader: BatchReader, *names: str) -> Any:

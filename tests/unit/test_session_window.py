@@ -15,7 +15,7 @@ from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.protocol.bulk import why_not
+from txbatch.core.protocol.bulk import reason_against
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.walks import one_for_one
 from txbatch.memory.runner import run
@@ -94,7 +94,7 @@ def test_sessions_by_a_watermark_are_emitted_batch_by_batch() -> None:
     for told, by in ((None, stream), ("sessions, in which what is late", stream.with_watermark("at", "1 hour"))):
         topology.aggregates.clear()
         by.group_by(HALF_HOUR, "user").persistent_aggregate(OpaqueState("s"), n=Count())
-        assert (why_not(topology) is None) if told is None else told in str(why_not(topology))
+        assert (reason_against(topology) is None) if told is None else told in str(reason_against(topology))
 
 
 def test_a_null_time_is_refused() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from txbatch.core.errors import BadRecord, TransientError
-from txbatch.core.text import LENGTH_MAX, escape_json, repr_of, shown, shown_lines
+from txbatch.core.text import LENGTH_MAX, escape_json, one_line, repr_of, safe_lines
 
 ODD = [
     *("\x1b]0;pwned\x07", "\x1b[2J", "a\rtxbatch: all is well", "a\nb", "\x9b31m", "\x7f", "\0", "\u202egnp.exe"),
@@ -17,10 +17,10 @@ ODD = [
 
 @pytest.mark.parametrize("text", ODD, ids=ascii)
 def test_what_is_shown_does_nothing_to_a_terminal(text: str) -> None:
-    told = shown(text)
+    told = one_line(text)
     assert told.isprintable()
     assert told.encode()
-    assert shown(told) == told
+    assert one_line(told) == told
     assert str(BadRecord(f"record {text}")).isprintable()
     as_json = escape_json(json.dumps([text, {text: text}], ensure_ascii=False, indent=1))
     assert json.loads(as_json) == [text, {text: text}]
@@ -29,20 +29,20 @@ def test_what_is_shown_does_nothing_to_a_terminal(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "how are you", "Grüße, 世界, 🎉", "back\\slash", "x" * LENGTH_MAX])
 def test_what_is_printable_and_short_stays_as_it_is(text: str) -> None:
-    assert shown(text) == text
+    assert one_line(text) == text
 
 
 @pytest.mark.parametrize("text", ["x" * 20_000_000, "\x1b" * 5_000, "ü" * (LENGTH_MAX + 1)], ids=len)
 def test_what_is_long_is_cut_and_says_how_long_it_was(text: str) -> None:
-    told = shown(text)
+    told = one_line(text)
     assert len(told) == LENGTH_MAX
     assert told.endswith(f"... ({len(text):,} characters)")
-    assert shown(told) == told
+    assert one_line(told) == told
     assert str(TransientError(text)) == told
 
 
 def test_several_lines_are_cut_each_and_in_all() -> None:
-    told = shown_lines("\n".join(["first", "\x1b[2J", *["x" * 9_000] * 200, "last"])).split("\n")
+    told = safe_lines("\n".join(["first", "\x1b[2J", *["x" * 9_000] * 200, "last"])).split("\n")
     assert (len(told), told[-1]) == (200, "last")
     assert max(map(len, told)) == LENGTH_MAX
 
@@ -55,4 +55,4 @@ def test_an_object_whose_text_raises() -> None:
         __repr__ = __str__
 
     said = "Odd (its text raises ValueError)"
-    assert (shown(Odd()), repr_of(Odd())) == (said, said)
+    assert (one_line(Odd()), repr_of(Odd())) == (said, said)

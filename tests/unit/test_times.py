@@ -17,7 +17,7 @@ NEW_YORK = {"timezone": "America/New_York"}
 
 def parsed(text: str, type_: str = "timestamp", **given: Any) -> Any:
     """The value of a text that stands last of three, behind a null and a copy of itself."""
-    array = times.parse(pa.array([None, text, text], pa.string()), type_, options.checked("json", given))
+    array = times.parse(pa.array([None, text, text], pa.string()), type_, options.check_options("json", given))
     assert array.type == (pa.date32() if type_ == "date" else pa.timestamp("us", "UTC"))
     nothing, first, second = array.to_pylist()
     assert (nothing, first) == (None, second)
@@ -195,4 +195,4 @@ def test_dates_are_days() -> None:
 )
 def test_an_option_that_could_be_misread_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match=f"option {next(iter(given))}="):
-        options.checked("json", given)
+        options.check_options("json", given)

@@ -16,7 +16,7 @@ from ordered_values import VALUES
 from txbatch import OpaqueState, TopNBy
 from txbatch.core.aggregates.top_n_by import ROW_BYTES_MAX
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.records.ordered_texts import BETWEEN, ordered_text, shown
+from txbatch.core.records.ordered_texts import BETWEEN, decode, ordered_text
 
 # No state holds U+0000: PostgreSQL has no text with it, and the batch is refused.
 HELD = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
@@ -52,20 +52,20 @@ def test_doubles_are(one: float, other: float) -> None:
 @given(st.text(st.sampled_from("\x01\x02\x03\x04a\U0001f600")), st.text(HELD))
 def test_strings_are_and_come_back(one: str, other: str) -> None:
     in_order(one, other)
-    assert shown(ordered_text(one)) == one
+    assert decode(ordered_text(one)) == one
 
 
 def test_what_is_shown_is_what_json_reads() -> None:
-    assert [shown(ordered_text(each)) for each in (None, True, -7, Decimal("12.00"), Decimal("0.10"), 1e22, -0.0)] == [
+    assert [decode(ordered_text(each)) for each in (None, True, -7, Decimal("12.00"), Decimal("0.10"), 1e22, -0.0)] == [
         *(None, True, -7, 12, 0.1, 10**22, 0)
     ]
-    assert [shown(ordered_text(each)) for each in VALUES["double"][-2:]] == ["Infinity", "NaN"]
-    assert shown(ordered_text(float("-inf"))) == "-Infinity"
+    assert [decode(ordered_text(each)) for each in VALUES["double"][-2:]] == ["Infinity", "NaN"]
+    assert decode(ordered_text(float("-inf"))) == "-Infinity"
     most = Decimal("-0." + "9" * 38)
-    assert (shown(ordered_text(-(10**37) - 1)), ordered_text(most)) == (-(10**37) - 1, f"n0989.{'0' * 38}~")
-    assert shown(ordered_text(VALUES["timestamp"][2])) == "1969-12-31T23:59:59.999999+00:00"
-    assert shown(ordered_text(VALUES["date"][1])) == "0001-01-01"
-    assert shown(ordered_text(b"\x00a")) == "\\x0061"
+    assert (decode(ordered_text(-(10**37) - 1)), ordered_text(most)) == (-(10**37) - 1, f"n0989.{'0' * 38}~")
+    assert decode(ordered_text(VALUES["timestamp"][2])) == "1969-12-31T23:59:59.999999+00:00"
+    assert decode(ordered_text(VALUES["date"][1])) == "0001-01-01"
+    assert decode(ordered_text(b"\x00a")) == "\\x0061"
 
 
 RECORDS = st.tuples(

@@ -18,9 +18,9 @@ from txbatch.core.corrections.verify import (
     Recorded,
     Unverifiable,
     check_read,
-    folded,
     judge,
     late,
+    reason_if_folded,
     sample,
 )
 
@@ -105,7 +105,7 @@ def test_what_came_late_is_told(read: Read, told: str | None) -> None:
 
 
 def test_what_is_at_the_horizon_is_folded() -> None:
-    assert [folded(txid, 4) is None for txid in (3, 4, 5)] == [False, False, True]
+    assert [reason_if_folded(txid, 4) is None for txid in (3, 4, 5)] == [False, False, True]
 
 
 def test_a_sample_is_that_of_its_seed_in_order_and_no_larger_than_all() -> None:

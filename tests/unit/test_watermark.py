@@ -18,7 +18,7 @@ from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
-from txbatch.core.protocol.event_time import Known, advanced, capped, closed, fixed, whole_to
+from txbatch.core.protocol.event_time import EventTimeFacts, advance, capped, closed, pin_watermarks, whole_to
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.late import check_kept_aside
@@ -92,22 +92,22 @@ def test_a_time_beyond_the_plan_counts_as_that_of_the_plan() -> None:
 
 def test_a_stream_that_is_not_in_the_batch_keeps_its_own() -> None:
     plan = BatchPlan.from_json({"format": 2, "streams": {"a": {"partitions": {"p": {"start": 0, "end": 1}}}}})
-    known = Known({"b": 5, "a": 7}, {"a": [100]}, lambda stream: [], lambda reached: None)
-    assert advanced({"a": SAYS, "b": SAYS, "c": SAYS}, plan, known, {}) == {"a": 90, "b": 5}
+    known = EventTimeFacts({"b": 5, "a": 7}, {"a": [100]}, lambda stream: [], lambda reached: None)
+    assert advance({"a": SAYS, "b": SAYS, "c": SAYS}, plan, known, {}) == {"a": 90, "b": 5}
 
 
 def test_by_interval_another_time_than_that_of_the_interval_is_behind_by_the_delay() -> None:
     entry = {"plan": {}, "interval": [str(at(9)), str(at(10))]}
     plan = BatchPlan.from_json({"format": 2, "streams": {"a": entry, "b": entry}})
-    known = Known({}, {}, lambda stream: [None], lambda reached: at(10))
+    known = EventTimeFacts({}, {}, lambda stream: [None], lambda reached: at(10))
     ten = micros_of(at(10))
-    assert advanced({"a": SAYS, "b": SAYS}, plan, known, {"a": 0, "b": 10}) == {"a": ten, "b": ten - 10}
+    assert advance({"a": SAYS, "b": SAYS}, plan, known, {"a": 0, "b": 10}) == {"a": ten, "b": ten - 10}
 
 
 def test_a_plan_says_those_of_its_topology_in_a_format_of_its_own() -> None:
     metadata = {"format": 2, "streams": {"a": {"plan": [7]}}}
-    assert fixed(metadata, {"a": SAYS}, {}, at(9), {}) == metadata
-    told = fixed(metadata, {"a": SAYS}, {"a": 90, "gone": 3}, at(9), {})
+    assert pin_watermarks(metadata, {"a": SAYS}, {}, at(9), {}) == metadata
+    told = pin_watermarks(metadata, {"a": SAYS}, {"a": 90, "gone": 3}, at(9), {})
     assert told == {**metadata, "format": 5, "watermark": {"a": 90}}
     assert BatchPlan.from_json(told).watermark == {"a": 90}
 
@@ -117,7 +117,7 @@ def test_a_plan_of_an_interval_has_its_start_less_the_delay_whatever_is_committe
     metadata, nine = {"format": 2, "streams": {"a": entry}}, micros_of(at(9))
     for marks in ({}, {"a": nine + 5}, {"a": nine - 11}):
         for behind in (0, 10):
-            found = fixed(metadata, {"a": SAYS}, marks, at(12), {"a": behind})
+            found = pin_watermarks(metadata, {"a": SAYS}, marks, at(12), {"a": behind})
             assert BatchPlan.from_json(found).watermark == {"a": nine - behind}
     assert of_interval(BEGIN + 2, 10) == BEGIN
 

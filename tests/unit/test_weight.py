@@ -13,7 +13,7 @@ from txbatch import Count, FileSpout, IntervalSpout, OpaqueState, Topology
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Range, Ranges
 from txbatch.core.batch.transaction import Run
 from txbatch.core.protocol.bulk import BYTES_MAX
-from txbatch.core.protocol.bulk_size import PARTITIONS_MAX, PLANS_BYTES_MAX, Weight
+from txbatch.core.protocol.bulk_size import PARTITIONS_MAX, PLANS_BYTES_MAX, JobSize
 from txbatch.core.protocol.coordinator import plan_many
 from txbatch.memory.ledger import MemoryLedger
 
@@ -39,7 +39,7 @@ def topology() -> Topology:
 
 def until_full(topology: Topology, *plans: BatchPlan) -> int:
     """After how many it is full."""
-    weight = Weight(topology)
+    weight = JobSize(topology)
     for number, plan in enumerate(plans, 1):
         weight.add(plan)
         if weight.full:

@@ -18,8 +18,8 @@ from txbatch.core.batch.manifest import StagedFile, StagedState
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import DefinitionError, Incomplete, TerminalError
 from txbatch.core.records.fields import Field, parse_fields
-from txbatch.core.text import told_numbers
-from txbatch.core.topology.kept_windows import told_time
+from txbatch.core.text import list_numbers
+from txbatch.core.topology.kept_windows import describe_time
 from txbatch.direct.queries import _records
 from txbatch.launch.job_file import load_job
 from txbatch.orchestration.intervals import _written
@@ -105,8 +105,8 @@ def test_a_year_below_1000_has_four_digits() -> None:
     told = [_written(first, "UTC"), interval(first, first + timedelta(days=1), "UTC"), plain(first)]
     assert told == ["0001-01-01", "0001-01-01 (UTC)", "0001-01-01 00:00:00"]
     assert interval(first, first + timedelta(hours=1), "UTC") == "0001-01-01 00:00 to 01:00 (UTC)"
-    assert told_time(-62135596800000000) == "0001-01-01 00:00 UTC"
+    assert describe_time(-62135596800000000) == "0001-01-01 00:00 UTC"
 
 
 def test_numbers_that_follow_each_other_are_told_by_the_first_and_the_last() -> None:
-    assert told_numbers("migration", range(1, 34)) == "migrations 1 to 33"
+    assert list_numbers("migration", range(1, 34)) == "migrations 1 to 33"

@@ -10,7 +10,7 @@ from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import UnknownName
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -34,7 +34,8 @@ def abort(topology: str, txid: int, why: str, skip: bool, partition: str | None)
     batch = ledger.skip(topology, txid, why, partition) if skip else ledger.abort(topology, txid, why)
     if worker is not None:
         click.echo(
-            shown(f"{topology}: {worker} was at work on txid {txid}; it fails, and its next try plans anew"), err=True
+            one_line(f"{topology}: {worker} was at work on txid {txid}; it fails, and its next try plans anew"),
+            err=True,
         )
     given_up = {"given up by txid": batch.txid if skip else None, **({"partition": partition} if partition else {})}
     return [{"topology": topology, "aborted": txid, **given_up, "why": why}]

@@ -15,16 +15,16 @@ from uuid import UUID
 
 import click
 
-from txbatch.cli.cron import cut
+from txbatch.cli.cron import split_by_cron
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.records.fields import encodable
-from txbatch.core.text import WHY_MAX, how_many, shown
+from txbatch.core.text import WHY_MAX, how_many, one_line
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.job_search import job_above
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import check_migrated
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.settings import Settings
 
 # So much of a bad argument is cited.
@@ -43,9 +43,9 @@ class Moment(click.ParamType[datetime]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         try:
-            moment = datetime.fromisoformat(checked(self, value, param, ctx))
+            moment = datetime.fromisoformat(check_value(self, value, param, ctx))
         except ValueError:
-            self.fail(f"{shown(value, CITED)!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
+            self.fail(f"{one_line(value, CITED)!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
         if moment.tzinfo is None:
             self.fail(f"{value!r} has no zone; write it like 2013-01-01T05:00:00Z", param, ctx)
         try:
@@ -60,9 +60,9 @@ class Parameter(click.ParamType[tuple[str, Any]]):
     name = "parameter"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        name, given, text = checked(self, value, param, ctx).partition("=")
+        name, given, text = check_value(self, value, param, ctx).partition("=")
         if not (name and given):
-            self.fail(f"{shown(value, CITED)!r} is no parameter; write NAME=VALUE", param, ctx)
+            self.fail(f"{one_line(value, CITED)!r} is no parameter; write NAME=VALUE", param, ctx)
         if not text.strip():
             self.fail(f"{name!r} is given no value; where an empty text is meant, write {name}='\"\"'", param, ctx)
         try:
@@ -80,7 +80,7 @@ class Text(click.ParamType[str]):
     instead = "leave it out, or say what is meant"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not checked(self, value, param, ctx).strip():
+        if not check_value(self, value, param, ctx).strip():
             self.fail(f"it is given empty; {self.instead}", param, ctx)
         return str(value)
 
@@ -102,7 +102,7 @@ class Key(click.ParamType[str]):
     name = "key"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return checked(self, value, param, ctx)
+        return check_value(self, value, param, ctx)
 
 
 class Master(Text):
@@ -114,7 +114,7 @@ class Master(Text):
         master = super().convert(value, param, ctx)
         if not _MASTER.fullmatch(master):
             self.fail(
-                f"{shown(master, CITED)!r} is no Spark master; write local[*], local[4], spark://host:7077, yarn or k8s://...",
+                f"{one_line(master, CITED)!r} is no Spark master; write local[*], local[4], spark://host:7077, yarn or k8s://...",
                 param,
                 ctx,
             )
@@ -126,7 +126,7 @@ class Number(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not re.fullmatch(r"-?[0-9]{1,19}", str(value)):
-            self.fail(f"{shown(value, CITED)!r} is no whole number of at most 19 digits", param, ctx)
+            self.fail(f"{one_line(value, CITED)!r} is no whole number of at most 19 digits", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -139,13 +139,15 @@ class Ledger(click.ParamType[str]):
         try:
             return str(UUID(value))
         except ValueError:
-            self.fail(f"{shown(value, CITED)!r} is no UUID of a ledger", param, ctx)
+            self.fail(f"{one_line(value, CITED)!r} is no UUID of a ledger", param, ctx)
 
 
-def checked(type_: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+def check_value(
+    type_: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None
+) -> str:
     """Return the text if the database can keep it, or fail as click does."""
     if "\0" in value or not encodable(value):
-        type_.fail(f"{shown(value, CITED)!r} is not UTF-8, or holds U+0000", param, ctx)
+        type_.fail(f"{one_line(value, CITED)!r} is not UTF-8, or holds U+0000", param, ctx)
     return str(value)
 
 
@@ -183,7 +185,7 @@ def job_of(given: str, where: Settings) -> Job:
     engine = connect(where.database_url)
     check_migrated(engine)
     or_else = ", or give the path of the job file in place of the topology's name"
-    return job_above(Path.cwd(), given, Reader(engine).job(given), or_else)
+    return job_above(Path.cwd(), given, LedgerReader(engine).job(given), or_else)
 
 
 def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | None:
@@ -236,7 +238,7 @@ def check_cron(run_id: str | None, interval: object, cron: str | None, timezone:
 def pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
     """Cut the interval by --cron, and return the pieces in order."""
     try:
-        return cut(whole, cron, timezone)
+        return split_by_cron(whole, cron, timezone)
     except DefinitionError as error:
         raise click.BadParameter(str(error), param_hint="--cron") from error
 

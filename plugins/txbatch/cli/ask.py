@@ -44,7 +44,7 @@ def ask(topology: str, query: str, questions: tuple[str, ...]) -> Rows:
     TOPOLOGY may be its job file. A question of several fields is written as CSV; a time without a zone is UTC. Each is
     answered by itself, all from one moment of the states. Prints the records of each answer behind its question.
     """
-    where = database.started()
+    where = database.start_database()
     job = arguments.job_of(topology, where)
     fields = job.topology.query_stream(query).asked
     asked = [_question(query, fields, each) for each in questions]

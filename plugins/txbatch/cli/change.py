@@ -10,7 +10,7 @@ from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.definition.redefinition import how
 from txbatch.core.errors import SchemaMismatch, TxbatchError
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.ledger import PostgresLedger
@@ -21,7 +21,7 @@ def show(rows: list[dict[str, Any]]) -> None:
     if any(not row["applied"] for row in rows):
         refused = rows[0]["refused"]
         told = f", and cannot be now: {refused}" if refused else ": say --why '...' --yes to apply all of it"
-        click.echo(shown(f"nothing is changed yet{told}"), err=True)
+        click.echo(one_line(f"nothing is changed yet{told}"), err=True)
 
 
 @click.command()
@@ -41,7 +41,7 @@ def change(job: str, why: str | None, yes: bool) -> Rows:
     """
     if yes and why is None:
         raise click.UsageError("--yes changes what people report on: say --why, too, which is kept")
-    where = database.started()
+    where = database.start_database()
     engine = database.migrated(where)
     loaded = arguments.job_of(job, where)
     check_emission(loaded)

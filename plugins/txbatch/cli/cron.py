@@ -21,13 +21,13 @@ _SECOND = timedelta(seconds=1)
 _MOVED_MAX = timedelta(hours=2)
 
 
-def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
+def split_by_cron(whole: Interval, cron: str, zone: str) -> list[Interval]:
     """Return the intervals between the times of `cron`, in order; together they cover the whole.
 
     DefinitionError for a bad expression, an unknown zone, a start or end that is none of its times, and for more intervals
     than INTERVALS_MAX.
     """
-    with _told(cron):
+    with _naming_cron(cron):
         within = _zone(zone)
         _check_start(whole.start, cron, within)
         times = list(islice(_times(whole, cron, within), INTERVALS_MAX + 2))
@@ -42,7 +42,7 @@ def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
 
 def over(start: datetime, now: datetime, cron: str, zone: str) -> list[Interval]:
     """Return the intervals from a time of `cron` on that are over now, in order, at most INTERVALS_MAX; as `cut` does."""
-    with _told(cron):
+    with _naming_cron(cron):
         within = _zone(zone)
         _check_start(start, cron, within)
         times = _times(Interval(start, now), cron, within) if start < now else ()
@@ -50,7 +50,7 @@ def over(start: datetime, now: datetime, cron: str, zone: str) -> list[Interval]
 
 
 @contextmanager
-def _told(cron: str) -> Iterator[None]:
+def _naming_cron(cron: str) -> Iterator[None]:
     """Context manager. DefinitionError for what is no cron expression, or leads too far."""
     try:
         yield

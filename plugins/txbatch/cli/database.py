@@ -11,14 +11,14 @@ from txbatch.postgres.database.migrate import check_migrated, migrate
 from txbatch.postgres.database.psql import make_reader
 
 
-def started() -> settings.Settings:
+def start_database() -> settings.Settings:
     """Return the settings, with the database started where it is the embedded one."""
     return settings.ensure_database(settings.resolve())
 
 
 def ready() -> settings.Settings:
     """Return the settings; the embedded database is started, and migrated by whoever comes first."""
-    where = started()
+    where = start_database()
     migrated(where)
     return where
 
@@ -41,7 +41,7 @@ def connected(where: settings.Settings) -> Engine:
 def chosen_settings() -> settings.Settings:
     """Return the settings of a command, or the demos' own for one below `txbatch demo`; the database is started."""
     of_group = click.get_current_context().obj
-    return started() if of_group is None else of_group(settings.home())
+    return start_database() if of_group is None else of_group(settings.home())
 
 
 def chosen_engine(where: settings.Settings | None = None) -> Engine:

@@ -11,10 +11,10 @@ from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import UnknownName
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.postgres.tables.batches import unknown_topology
 from txbatch.storage.staging import Staging
@@ -38,7 +38,7 @@ def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledg
     if ledger is not None:
         raise click.UsageError("--ledger is whose states to drop in another database: give --database, too")
     engine = chosen_engine(where)
-    known = Reader(engine).status(topology)
+    known = LedgerReader(engine).status(topology)
     if not known:
         raise unknown_topology(topology)
     _confirm(yes, f"{topology!r} and its states, {', '.join(known[0]['states'])}")
@@ -72,4 +72,4 @@ def _drop_in(where: settings.Settings, database: str, topology: str, ledger: str
 
 def _confirm(yes: bool, what: str) -> None:
     if not yes:
-        raise click.UsageError(shown(f"this drops {what}; say --yes if that is meant"))
+        raise click.UsageError(one_line(f"this drops {what}; say --yes if that is meant"))

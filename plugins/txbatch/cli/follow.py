@@ -23,7 +23,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.run.follow import Arrivals, Clock, Look
 from txbatch.run.follow import follow as count_what_comes
 from txbatch.run.runner import Runner
@@ -119,19 +119,19 @@ def follow_job(job: str, params: Sequence[tuple[str, Any]], following: Following
     following.check()
     loaded, where = load_job(job), chosen_settings()
     parameters = arguments.parameters(loaded, params)
-    reader = Reader(chosen_engine(where))
+    reader = LedgerReader(chosen_engine(where))
     with open_runner(loaded, where, master) as runner:
         return reader.batches_by_txid(loaded.topology.name, _newest(following.look(runner, parameters)))
 
 
 def _newest(look: Look) -> list[int]:
     """Follow until SIGTERM; return the txids of the newest batches."""
-    with _told_to_end() as ended:
+    with _watching_for_sigterm() as ended:
         return list(deque((batch.txid for batch in count_what_comes(look, ended)), maxlen=SHOWN))
 
 
 @contextmanager
-def _told_to_end() -> Iterator[Callable[[], bool]]:
+def _watching_for_sigterm() -> Iterator[Callable[[], bool]]:
     """Context manager. Yield what says whether SIGTERM came: the batch at work is brought to its end first."""
     came = list[int]()
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))

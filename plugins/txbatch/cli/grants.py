@@ -49,7 +49,7 @@ def grants(
 
 
 def _apply(roles: granted.Roles, create: bool, quarantine: bool, warehouse: str | None) -> None:
-    where = settings.resolve() if warehouse is not None else database.started()
+    where = settings.resolve() if warehouse is not None else database.start_database()
     engine = connect(where.database_url) if warehouse is None else Warehouses(where.warehouse_url).engine(warehouse)
     if create:
         for warning in granted.create(engine, roles):

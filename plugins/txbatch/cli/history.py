@@ -13,7 +13,7 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.text import how_many, shown
+from txbatch.core.text import how_many, one_line
 from txbatch.launch.job_search import jobs_above
 from txbatch.postgres.reading.history_reader import PastReader
 from txbatch.tables import plain
@@ -86,7 +86,7 @@ def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bo
 
 
 def _reader() -> PastReader:
-    engine = database.migrated(database.started())
+    engine = database.migrated(database.start_database())
     return PastReader(engine, jobs=jobs_above(engine, Path.cwd()))
 
 
@@ -96,7 +96,7 @@ def show_why(rows: list[dict[str, Any]], limit: int = LIMIT) -> None:
     Of many positions the newest are shown, as many as `limit`.
     """
     for row in rows:
-        what = shown(" ".join([row["state"], ",".join(row["key"].values())]).rstrip())
+        what = one_line(" ".join([row["state"], ",".join(row["key"].values())]).rstrip())
         value = (
             f"{_values(row['values'])}, changed last by txid {row['txid']}"
             if row["values"]
@@ -161,7 +161,7 @@ def _ends(row: Mapping[str, Any], what: str) -> str:
         case True:
             return f"  {those} amount{'s'[: counted == 1]} to the value"
         case _:
-            return shown(
+            return one_line(
                 f"  {those} do not amount to the value of {what}: the state was changed outside the ledger; "
                 f"`txbatch verify {row['topology']}` says which batches differ"
             )

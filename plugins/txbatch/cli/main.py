@@ -135,5 +135,5 @@ def outage(yes: bool) -> None:
     from txbatch.local.outage import play
 
     with errors_told():
-        for line in play(database.started() if yes else chosen_settings()):
+        for line in play(database.start_database() if yes else chosen_settings()):
             click.echo(line, err=True)

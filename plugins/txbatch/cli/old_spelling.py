@@ -6,11 +6,11 @@ import shlex
 
 import click
 
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 
 
 def spelled_now(old: str, *new: str) -> None:
     """Print to stderr the words of the command that takes the place of an old spelling."""
     click.echo(
-        shown(f"txbatch: `txbatch {old}` works in this version alone; write `txbatch {shlex.join(new)}`"), err=True
+        one_line(f"txbatch: `txbatch {old}` works in this version alone; write `txbatch {shlex.join(new)}`"), err=True
     )

@@ -22,8 +22,8 @@ import click
 
 from txbatch.core.errors import TerminalError, TxbatchError
 from txbatch.core.records.time_buckets import MICROS
-from txbatch.core.state.keep import FOR_EVER, Keep, told
-from txbatch.core.text import escape_json, shown, shown_lines, told_txids
+from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
+from txbatch.core.text import escape_json, list_txids, one_line, safe_lines
 from txbatch.core.windows.window import lasting
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError
@@ -96,11 +96,11 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
 
 
 def _print_error(error: Exception, as_json: bool) -> None:
-    message = shown_lines(error) if isinstance(error, EmbeddedPostgresError) else shown(error)
+    message = safe_lines(error) if isinstance(error, EmbeddedPostgresError) else one_line(error)
     if not isinstance(error, EXPECTED):
         message = f"{type(error).__name__}: {message.rstrip('.')}; `txbatch -v` shows where"
     if logging.getLogger("txbatch").isEnabledFor(logging.DEBUG):
-        click.echo(shown_lines("".join(traceback.format_exception(error))), err=True)
+        click.echo(safe_lines("".join(traceback.format_exception(error))), err=True)
     if as_json:
         _echo_json({"error": type(error).__name__, "message": message})
     else:
@@ -146,7 +146,7 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             _say(f"{row['topology']}: {_waits(together)}")
         if row["keep"]:
             folded = f"; up to txid {row['horizon']} the past is folded" if row["horizon"] else ""
-            _say(f"{row['topology']}: kept is {told(Keep.stored(row['keep']))}{folded}")
+            _say(f"{row['topology']}: kept is {describe_keep(Keep.stored(row['keep']))}{folded}")
         for each in row["windows_wait"]:
             closed, gap = plain(each["closed_to"]), plain(each["gap_start"])
             _say(f"{row['topology']}: windows are closed up to {closed}, and wait for the gap from {gap}")
@@ -169,7 +169,7 @@ def _waits(together: Sequence[Mapping[str, Any]]) -> str:
     """Say who waits for whom, and since when."""
     longest = min(together, key=itemgetter("since"))
     run = longest["run"] if len(together) == 1 else _NUMBER.sub("", longest["run"])
-    who = run if longest["txid"] is None else f"{told_txids(each['txid'] for each in together)} of {run}"
+    who = run if longest["txid"] is None else f"{list_txids(each['txid'] for each in together)} of {run}"
     until = f"left alone until {plain(longest['lease_until'])}, or longer while it works"
     alive = until if longest["lease_live"] else "which shows no sign of life"
     return (
@@ -245,7 +245,7 @@ def _files(rows: Sequence[object], one: str, many: str) -> str:
 
 
 def _say(line: str) -> None:
-    click.echo(shown(line))
+    click.echo(one_line(line))
 
 
 def show_plan(rows: list[dict[str, Any]]) -> None:
@@ -347,4 +347,6 @@ def values_told(values: Mapping[str, Any] | None) -> str:
     """Return one side of an example, long values cut; None: there is no such row."""
     if values is None:
         return "nothing"
-    return ", ".join(f"{name}={'null' if value is None else shown(value, VALUE_MAX)}" for name, value in values.items())
+    return ", ".join(
+        f"{name}={'null' if value is None else one_line(value, VALUE_MAX)}" for name, value in values.items()
+    )

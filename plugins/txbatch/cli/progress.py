@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from txbatch.core.protocol.ports import Application
-from txbatch.run.progress import Progress, Tell, logged
+from txbatch.run.progress import Progress, Tell, log_progress
 
 
 @contextmanager
-def told(topology: str, of: int | None, application: Application) -> Iterator[Tell]:
+def show_progress(topology: str, of: int | None, application: Application) -> Iterator[Tell]:
     """Context manager. Yield what is told: on a terminal one line that changes, below those of the log, and goes at the end.
 
     Below it stands which stage of Spark is at work.
     """
     if not sys.stderr.isatty():
-        with logged(topology, of, lambda: application.stage) as tell:
+        with log_progress(topology, of, lambda: application.stage) as tell:
             yield tell
         return
     from rich.console import Console

@@ -11,12 +11,12 @@ from txbatch import settings
 from txbatch.cli import arguments, database
 from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.printing import Rows, print_table, prints_rows
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.tables import definitions
 from txbatch.postgres.tables.batches import unknown_topology
 from txbatch.wiring import open_application, open_rebuilder, open_steps
@@ -47,7 +47,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         click.echo("no rebuild yet", err=True)
     for row in there:
         if "told" in row:
-            click.echo(shown(row["told"]))
+            click.echo(one_line(row["told"]))
 
 
 @click.command()
@@ -110,13 +110,13 @@ def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: boo
     """Do what needs no Spark; the job file need not load."""
     engine = connect(where.database_url)
     rebuilds, topology = PostgresRebuilds(engine), given
-    if not Reader(engine).status(topology):
+    if not LedgerReader(engine).status(topology):
         with suppress(OSError):
             job = arguments.job_of(given, where)
             topology = job.topology.name
             with transaction(engine) as connection:
                 definitions.check_name(connection, job.topology, job.name)
-    if not Reader(engine).status(topology):
+    if not LedgerReader(engine).status(topology):
         raise unknown_topology(topology)
     if cancel:
         return [{"topology": topology, "rebuild": rebuilds.cancel(topology).number, "status": "cancelled"}]

@@ -11,14 +11,14 @@ import click
 from txbatch.cli import arguments, database
 from txbatch.cli.plan.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, print_table, prints_rows
-from txbatch.cli.progress import told
+from txbatch.cli.progress import show_progress
 from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.protocol.restate import positions_within, uncounted
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.reading.ledger_reader import Reader
-from txbatch.run.progress import watched
+from txbatch.postgres.reading.ledger_reader import LedgerReader
+from txbatch.run.progress import watch
 from txbatch.run.steps import Steps
 from txbatch.wiring import already_committed, open_runner
 
@@ -75,14 +75,14 @@ def restate(
     loaded = arguments.job_of(job, where)
     check_emission(loaded)
     between = arguments.interval(loaded, interval)
-    reader = Reader(database.connected(where))
+    reader = LedgerReader(database.connected(where))
     asked = txids if between is None else _within(reader, loaded, between)
     if why is None or plan:
         return preview_restate(loaded, where, asked, master, accept_missing=accept_missing, skipped=skipped)
     with open_runner(loaded, where, master) as runner:
         batches = runner.restate(asked, why, arguments.whoever(), accept_missing=accept_missing, skipped=skipped)
-        with told(loaded.topology.name, len(asked), runner.application) as tell:
-            done = {batch.txid for batch in watched(batches, len(asked), tell, found=runner.found)}
+        with show_progress(loaded.topology.name, len(asked), runner.application) as tell:
+            done = {batch.txid for batch in watch(batches, len(asked), tell, found=runner.found)}
     return [{**row, "took": row["duration"]} for row in reader.restated(loaded.topology.name, sorted(done))]
 
 
@@ -90,10 +90,10 @@ def tell_committed(steps: Steps, run: Run) -> None:
     """Say of a run whose batch is committed what of its source differs since, and how it is counted again (R15)."""
     own = steps.ledger.head(steps.job.topology.name, run).own
     if own is not None and own.status is BatchStatus.COMMITTED:
-        click.echo(shown(f"{own.topology}: txid {own.txid} is not changed{already_committed(steps, own)}"), err=True)
+        click.echo(one_line(f"{own.topology}: txid {own.txid} is not changed{already_committed(steps, own)}"), err=True)
 
 
-def tell_counted(reader: Reader, topology: str, asked: Sequence[Interval]) -> None:
+def tell_counted(reader: LedgerReader, topology: str, asked: Sequence[Interval]) -> None:
     """Say how many of some intervals, one after the other, are committed already, and what becomes of those."""
     whole = Interval(asked[0].start, asked[-1].end)
     counted = reader.counted_within(topology, whole) if reader.status(topology) else {}
@@ -107,7 +107,7 @@ def tell_counted(reader: Reader, topology: str, asked: Sequence[Interval]) -> No
         )
 
 
-def _within(reader: Reader, job: Job, interval: Interval) -> Sequence[int]:
+def _within(reader: LedgerReader, job: Job, interval: Interval) -> Sequence[int]:
     name = job.topology.name
     counted = reader.counted_within(name, interval)
     positions = positions_within(name, interval, counted)

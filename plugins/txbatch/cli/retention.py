@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.corrections import growth
-from txbatch.core.definition.keep_policy import kept_windows, told_policy
+from txbatch.core.definition.keep_policy import describe_policy, kept_windows
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.retention import Retention
@@ -62,7 +62,7 @@ def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_
     rows = [collector.one(topology, keep, dry_run=dry_run)] if topology else list(collector.all(dry_run=dry_run))
     for row in rows:
         for each in row.get("left", ()):
-            click.echo(f"{row['topology']}: {windows.told(each)}", err=True)
+            click.echo(f"{row['topology']}: {windows.describe_windows(each)}", err=True)
         if row.get("waits_for"):
             click.echo(waiting(row), err=True)
     return rows
@@ -78,7 +78,7 @@ def _asked(topology: str | None, keep_txids: int | None, keep_days: int | None) 
     return Keep(keep_txids, keep_days)
 
 
-def kept(engine: Engine, topology: Topology) -> dict[str, Any]:
+def stored_policy(engine: Engine, topology: Topology) -> dict[str, Any]:
     """Return what a job says that is kept, and what was until now: what is stored of it, where there is something.
 
     `growth` is what a month of batches comes to, as its last ones say, with that in words; None where nothing is known.
@@ -86,10 +86,10 @@ def kept(engine: Engine, topology: Topology) -> dict[str, Any]:
     retention = Retention(engine)
     policies, until_now, found = retention.policies(), None, retention.growth(topology.name)
     if topology.name in policies:
-        until_now = told_policy(policies[topology.name], PostgresWindows(engine).policy(topology.name))
-    grows = {**asdict(found), "does": growth.told(found, topology.keep)} if found else None
+        until_now = describe_policy(policies[topology.name], PostgresWindows(engine).policy(topology.name))
+    grows = {**asdict(found), "does": growth.describe_growth(found, topology.keep)} if found else None
     return {
-        "keep": told_policy(topology.keep, kept_windows(topology)),
+        "keep": describe_policy(topology.keep, kept_windows(topology)),
         "kept_until_now": until_now,
         "growth": grows,
     }

@@ -12,14 +12,14 @@ from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.follow import Following, follow_job
 from txbatch.cli.old_spelling import spelled_now
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.cli.progress import told
+from txbatch.cli.progress import show_progress
 from txbatch.cli.restate import tell_committed, tell_counted
 from txbatch.cli.status import BATCH_COLUMNS, DROPPED
 from txbatch.core.batch.transaction import Run
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.reading.ledger_reader import Reader
-from txbatch.run.progress import watched
+from txbatch.postgres.reading.ledger_reader import LedgerReader
+from txbatch.run.progress import watch
 from txbatch.run.run_names import RUN_PREFIX
 from txbatch.wiring import open_runner
 
@@ -77,7 +77,7 @@ def run(
     loaded, where = load_job(job), chosen_settings()
     parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
-    reader = Reader(chosen_engine(where))
+    reader = LedgerReader(chosen_engine(where))
     with open_runner(loaded, where, master) as runner:
         if pieces is None:
             if run_id or between:
@@ -86,7 +86,7 @@ def run(
         else:
             tell_counted(reader, loaded.topology.name, pieces)
             batches = runner.run_each(pieces, parameters)
-        with told(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
+        with show_progress(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
             of = len(pieces) if pieces else None
-            done = [each.txid for each in watched(batches, of, tell, lambda: runner.behind, runner.found)]
+            done = [each.txid for each in watch(batches, of, tell, lambda: runner.behind, runner.found)]
     return reader.batches_by_txid(loaded.topology.name, done)

@@ -16,7 +16,7 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import check_server, transaction
 from txbatch.postgres.database.psql import REPORT
 from txbatch.postgres.database.psql import command as psql_command
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.tables.batches import unknown_topology
 
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
@@ -83,7 +83,7 @@ def status(topology: str | None) -> Rows:
     Below the table stands what failed, who waits for whom, and which state in another database is ahead of the ledger.
     """
     where = chosen_settings()
-    reader = Reader(chosen_engine(where), Warehouses(where.warehouse_url))
+    reader = LedgerReader(chosen_engine(where), Warehouses(where.warehouse_url))
     rows = reader.status(topology)
     if topology is not None and not rows:
         raise unknown_topology(topology)
@@ -105,7 +105,7 @@ def status(topology: str | None) -> Rows:
 @prints_batches
 def batches(topology: str, limit: int, attempts: bool) -> Rows:
     """List the batches of TOPOLOGY, newest first."""
-    reader = Reader(chosen_engine())
+    reader = LedgerReader(chosen_engine())
     if not attempts:
         rows = reader.batches(topology, limit)
         return [{**row, "restates": row["position"] if row["kind"] == "restate" else None} for row in rows]
@@ -123,7 +123,7 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
     the STATE alone.
     """
     where = chosen_settings()
-    reader = Reader(chosen_engine(where), Warehouses(where.warehouse_url))
+    reader = LedgerReader(chosen_engine(where), Warehouses(where.warehouse_url))
     return reader.query(state, arguments.keys(keys, reader.key_columns(state)))
 
 

@@ -12,7 +12,7 @@ import click
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, key_told, prints_rows, sides_told
 from txbatch.core.corrections.verify import Finding
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.run.verify import Asked
@@ -50,7 +50,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def _example(example: Mapping[str, Any]) -> str:
     stored, again = sides_told(example)
-    return shown(f"{key_told(example)}: stored {stored}, counted again {again}")
+    return one_line(f"{key_told(example)}: stored {stored}, counted again {again}")
 
 
 @click.command()

@@ -1,6 +1,6 @@
 """Errors, by what to do next: nothing helps, try again, or ask the ledger."""
 
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 
 # The way on where the plan of a batch names a file that is another by now.
 ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan takes it as it is"
@@ -19,7 +19,7 @@ class TxbatchError(Exception):
     """
 
     def __init__(self, text: object = "") -> None:
-        super().__init__(shown(text))
+        super().__init__(one_line(text))
 
 
 class TerminalError(TxbatchError):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def not_looked_for() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Context manager. Let Python look for no cycles: to look through so many rows takes longer than to merge them."""
     looked_for = gc.isenabled()
     gc.disable()

@@ -10,7 +10,7 @@ from txbatch.core.text import text_of
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def naming_stream(what: str) -> Iterator[None]:
     """Context manager. TransientError, which names `what` and the cause, for what the block raises; errors of ours pass."""
     try:
         yield

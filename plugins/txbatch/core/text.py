@@ -15,13 +15,13 @@ RECORD_MAX = 300
 _RANGES_SHOWN = 3
 
 
-def shown(value: Any, at_most: int = LENGTH_MAX) -> str:
+def one_line(value: Any, at_most: int = LENGTH_MAX) -> str:
     r"""The text in one line: what is not printable is escaped (control and format characters, line ends, lone
     surrogates), what is too long is cut and says how long it was. What was shown once stays as it is.
 
-    >>> shown("a\x1b[2J\u202eb\nc")
+    >>> one_line("a\x1b[2J\u202eb\nc")
     'a\\x1b[2J\\u202eb\\nc'
-    >>> shown("x" * 20_000_000, 50)
+    >>> one_line("x" * 20_000_000, 50)
     'xxxxxxxxxxxxxxxxxxxxxxx... (20,000,000 characters)'
     """
     text = text_of(value)
@@ -32,10 +32,10 @@ def shown(value: Any, at_most: int = LENGTH_MAX) -> str:
     return escaped[: max(at_most - len(told), 0)] + told
 
 
-def shown_record(record: Mapping[str, Any]) -> str:
+def describe_record(record: Mapping[str, Any]) -> str:
     """A record as a part of an error, cut so that the rest of that has room.
 
-    >>> shown_record({"word": "a"})
+    >>> describe_record({"word": "a"})
     "{'word': 'a'}"
     """
     told = repr_of(record)
@@ -51,21 +51,21 @@ def how_many(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def told_txids(txids: Iterable[int]) -> str:
-    """Name txids in their order, as `told_numbers` does.
+def list_txids(txids: Iterable[int]) -> str:
+    """Name txids in their order, as `list_numbers` does.
 
-    >>> told_txids([122]), told_txids([122, 121]), told_txids([307, 305])
+    >>> list_txids([122]), list_txids([122, 121]), list_txids([307, 305])
     ('txid 122', 'txids 121 to 122', 'txids 305, 307')
-    >>> told_txids([1, 2, 3, 5, 7, 8, 10, 11, 13])
+    >>> list_txids([1, 2, 3, 5, 7, 8, 10, 11, 13])
     'txids 1 to 3, 5, 7 to 8, 3 more'
     """
-    return told_numbers("txid", txids)
+    return list_numbers("txid", txids)
 
 
-def told_numbers(what: str, numbers: Iterable[int]) -> str:
+def list_numbers(what: str, numbers: Iterable[int]) -> str:
     """Name numbers of something in their order: those that follow each other by the first and the last, and of many the first.
 
-    >>> told_numbers("migration", [32, 33])
+    >>> list_numbers("migration", [32, 33])
     'migrations 32 to 33'
     """
     ranges = list[list[int]]()
@@ -80,10 +80,10 @@ def told_numbers(what: str, numbers: Iterable[int]) -> str:
     return f"{what if one else what + 's'} {', '.join([*told, *([f'{more:,} more'] if more else [])])}"
 
 
-def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:
+def safe_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:
     """The same for a text of several lines: each is shown, and of too many the last ones."""
     lines = text_of(value).splitlines()
-    return "\n".join(shown(line, at_most) for line in lines[-lines_max:])
+    return "\n".join(one_line(line, at_most) for line in lines[-lines_max:])
 
 
 def escape(text: str) -> str:

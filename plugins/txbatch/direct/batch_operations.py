@@ -11,7 +11,7 @@ from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.records.comparing import grouped_by, key_of, order_of
 from txbatch.core.records.fields import Field
 from txbatch.core.records.python_types import fitted
-from txbatch.core.text import shown_record
+from txbatch.core.text import describe_record
 from txbatch.core.topology.look_up import How
 from txbatch.core.topology.nodes import Aggregate, BatchValue, FirstN, Join, Numbered, Reduce
 from txbatch.direct.functions import init_of, record_of, refused
@@ -103,7 +103,7 @@ def _init(aggregator: CombinerAggregator, record: Record, *, show: bool) -> Part
     try:
         return init_of(aggregator, record, show=show)
     except BadFunction as error:
-        raise BadFunction(f"{error}; the record is {shown_record(record)}" if show else str(error)) from error
+        raise BadFunction(f"{error}; the record is {describe_record(record)}" if show else str(error)) from error
 
 
 def _match(record: Record, node: Join) -> tuple[Any, ...]:

@@ -13,13 +13,13 @@ from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.batch.plan import StreamPlan
 from txbatch.core.batch.transaction import Assignment, digest
 from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
-from txbatch.core.naming import naming, told
+from txbatch.core.naming import naming, naming_stream
 from txbatch.core.protocol.event_time import Marks, largest
 from txbatch.core.records.comparing import grouped_by
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import SpoutKind
-from txbatch.core.text import shown_record
+from txbatch.core.text import describe_record
 from txbatch.core.topology.late import LateState
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState, check_number
@@ -147,7 +147,7 @@ def _read(
     holes = dict(planned.unreadable)
     for partition in planned.ranges:
         try:
-            with told(f"{stream.topology.name}: batch() of stream {stream.name!r}"):
+            with naming_stream(f"{stream.topology.name}: batch() of stream {stream.name!r}"):
                 batch = list(stream.spout.batch(planned.only([partition]).plan))
             found[partition] = [record_of(record, fields) for record in batch]
         except PartitionUnreadable as error:
@@ -170,14 +170,14 @@ def partials_of(
     for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
         key = tuple(grouped_by(record[field.name]) for field in aggregate.keys)
         if None in key:
-            shown = f" in {shown_record(record)}" if aggregate.stream.show_records else ""
+            shown = f" in {describe_record(record)}" if aggregate.stream.show_records else ""
             raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
         try:
             partial = _partial(aggregate, record)
             found[key] = combine.on_the_way(found[key], partial) if key in found else partial
         except BadRecord as error:
             show = aggregate.stream.show_records
-            shown = f"; the record is {shown_record(record)}" if show else ""
+            shown = f"; the record is {describe_record(record)}" if show else ""
             raise BadRecord(f"state {aggregate.state.name!r}: {refused(error, show=show)}{shown}") from (
                 error if show else None
             )

@@ -12,7 +12,7 @@ from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field
-from txbatch.core.records.functions import is_of_record, told
+from txbatch.core.records.functions import describe_error, is_of_record
 from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.topology.python_steps import name_of
 
@@ -37,9 +37,9 @@ def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = 
     except Exception as error:
         if not is_of_record(error) or isinstance(error, BadRecord):
             raise
-        raise BadFunction(f"{of}{what} {name_of(condition)} raised {told(error, show=show)}; mend the job") from (
-            error if show else None
-        )
+        raise BadFunction(
+            f"{of}{what} {name_of(condition)} raised {describe_error(error, show=show)}; mend the job"
+        ) from (error if show else None)
 
 
 def refused(error: BadRecord, *, show: bool) -> str:

@@ -9,9 +9,9 @@ from typing import assert_never
 from txbatch.arrow import arrow_array
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
-from txbatch.core.records.functions import is_of_record, told
+from txbatch.core.records.functions import describe_error, is_of_record
 from txbatch.core.records.time_buckets import time_of
-from txbatch.core.text import shown_record
+from txbatch.core.text import describe_record
 from txbatch.core.topology.nodes import (
     Aggregate,
     Arguments,
@@ -181,14 +181,14 @@ def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
 
 
 def _misfit(step: RecordStep, record: Record, error: BadRecord) -> BadRecord:
-    what = f"{error}; the record is {shown_record(record)}" if step.show_records else MISFIT_UNSHOWN
+    what = f"{error}; the record is {describe_record(record)}" if step.show_records else MISFIT_UNSHOWN
     return BadRecord(f"stream {step.name!r}: {operation_of(step)}: {what}")
 
 
 def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> TxbatchError:
     """Return what is said of a function that failed for a record: a BadRecord, if it does so again."""
-    shown = f", for the record {shown_record(record)}" if step.show_records else ""
-    what = f"stream {step.name!r}: {operation_of(step)} raised {told(error, show=step.show_records)}{shown}"
+    shown = f", for the record {describe_record(record)}" if step.show_records else ""
+    what = f"stream {step.name!r}: {operation_of(step)} raised {describe_error(error, show=step.show_records)}{shown}"
     try:
         _tried(step, rows, record)
     except Exception:

@@ -14,7 +14,7 @@ from txbatch.core.records.comparing import key_of
 from txbatch.core.records.declared import values_of
 from txbatch.core.records.fields import Field
 from txbatch.core.records.python_types import fitted
-from txbatch.core.text import shown, text_of
+from txbatch.core.text import one_line, text_of
 from txbatch.core.topology.look_up import How
 from txbatch.core.topology.nodes import Aggregate, LiveLookup, Lookup, Step
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -134,7 +134,7 @@ def _records(of: str, fields: Sequence[Field], questions: Sequence[Any]) -> list
     for row in rows:
         if len(row) != len(fields):
             takes = ", ".join(f"{field.name} {field.type}" for field in fields)
-            raise TerminalError(f"{of} takes {takes}; {shown(repr(row), _SHOWN_MAX)} has {len(row)}")
+            raise TerminalError(f"{of} takes {takes}; {one_line(repr(row), _SHOWN_MAX)} has {len(row)}")
     for number, field in enumerate(fields):
         _check_column(of, field, [row[number] for row in rows])
     try:
@@ -153,7 +153,7 @@ def _check_column(of: str, field: Field, values: Sequence[Any]) -> None:
 
 
 def _shown(question: Record) -> str:
-    return shown(", ".join(f"{name} {value!r}" for name, value in question.items()), _SHOWN_MAX)
+    return one_line(", ".join(f"{name} {value!r}" for name, value in question.items()), _SHOWN_MAX)
 
 
 def _called(step: Step) -> str:

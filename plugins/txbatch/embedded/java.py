@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from txbatch.embedded.locks import locked
+from txbatch.embedded.locks import lock
 
 VERSION_MIN = 17
 
@@ -105,7 +105,7 @@ def build_class_data_archive(home: Path, java_home: Path) -> Path | None:
     if archive is None or spark is None:
         return None
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with locked(archive.with_suffix(".lock")):
+    with lock(archive.with_suffix(".lock")):
         failure = archive.with_suffix(".failed")
         if not archive.exists() and not failure.exists():
             try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(file: Path, *, wait: bool = True) -> Iterator[None]:
+def lock(file: Path, *, wait: bool = True) -> Iterator[None]:
     """Context manager. Hold a lock until the block ends: wait for whoever holds it, or raise BlockingIOError.
 
     OSError when the file cannot be written.

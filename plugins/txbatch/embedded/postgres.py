@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from txbatch.embedded.locks import locked
+from txbatch.embedded.locks import lock
 from txbatch.embedded.postgres_process import postmaster, processes_in, runs_in, server_status, wait
 
 DATABASE = "txbatch"
@@ -56,7 +56,7 @@ def start(home: Path) -> str:
     Raises EmbeddedPostgresError.
     """
     home = home.resolve()
-    with _locked(home):
+    with _lock(home):
         _check_owner(home)
         if _settled_status(home) != "ready":
             if not _data(home).exists():
@@ -76,7 +76,7 @@ def stop(home: Path) -> None:
     home = home.resolve()
     if not _data(home).exists():
         return
-    with _locked(home):
+    with _lock(home):
         _check_owner(home)
         pid = postmaster(_data(home))
         if pid is not None:
@@ -123,12 +123,12 @@ def _log(home: Path) -> Path:
 
 
 @contextmanager
-def _locked(home: Path) -> Iterator[None]:
+def _lock(home: Path) -> Iterator[None]:
     """Context manager. Hold the lock of starting and stopping; EmbeddedPostgresError when the home cannot be written."""
     with ExitStack() as held:
         try:
             _log(home).parent.mkdir(parents=True, exist_ok=True)
-            held.enter_context(locked(home / "postgres.lock"))
+            held.enter_context(lock(home / "postgres.lock"))
         except OSError as error:
             raise EmbeddedPostgresError(
                 f"cannot write {error.filename}: {error.strerror}; set TXBATCH_HOME to a folder of your own"

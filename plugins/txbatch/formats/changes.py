@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from txbatch.core.batch.planned_files import Counted, Entry, difference, planned_size
+from txbatch.core.batch.planned_files import Entry, PlannedFiles, difference, planned_size
 from txbatch.core.errors import ABORT, TransientError, TxbatchError
 from txbatch.formats.listing import files_below
 
@@ -74,14 +74,14 @@ def _ending(file: Path, size: int) -> int | None:
         return None
 
 
-def changed(counted: Iterable[Counted]) -> Iterator[dict[str, Any]]:
+def changed(counted: Iterable[PlannedFiles]) -> Iterator[dict[str, Any]]:
     """A row per file that differs, of FileSpouts and IntervalSpouts; plans come newest first. Nothing is raised for a file.
 
     `seen_by` is the txid of a newer plan, which has seen the file as it is now; what a restate has seen is told no more.
     """
     looks, told, plans = Looks(), set[tuple[str, str, str]](), list(counted)
     newest = {(plan.topology, plan.stream): plan for plan in reversed(plans)}
-    newer = defaultdict[tuple[str, str], list[Counted]](list)
+    newer = defaultdict[tuple[str, str], list[PlannedFiles]](list)
     for plan in sorted(plans, key=lambda each: each.txid or 0, reverse=True):
         of = plan.topology, plan.stream
         for name, change in changes_of(plan, looks, older=plan is not newest[of]):
@@ -97,13 +97,13 @@ def changed(counted: Iterable[Counted]) -> Iterator[dict[str, Any]]:
         newer[of].append(plan)
 
 
-def _folder(plan: Counted) -> Path:
+def _folder(plan: PlannedFiles) -> Path:
     """Return the folder that a plan names its files in."""
     root = Path(plan.source["root"])
     return root.parent if root.is_file() else root
 
 
-def changes_of(plan: Counted, looks: Looks, *, older: bool = False) -> Iterator[tuple[str, str]]:
+def changes_of(plan: PlannedFiles, looks: Looks, *, older: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the files of one plan that differ, each with how; `older`: of a plan that others followed."""
     root, folder = Path(plan.source["root"]), _folder(plan)
     if not root.exists():
@@ -120,7 +120,7 @@ def changes_of(plan: Counted, looks: Looks, *, older: bool = False) -> Iterator[
         yield from _empty(root, plan)
 
 
-def _empty(root: Path, plan: Counted) -> Iterator[tuple[str, str]]:
+def _empty(root: Path, plan: PlannedFiles) -> Iterator[tuple[str, str]]:
     """Files that no batch has, for they are empty."""
     try:
         names = files_below(root, plan.source.get("pattern", "*"), foreign_links=True)

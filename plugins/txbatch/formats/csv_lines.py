@@ -16,7 +16,7 @@ from pyarrow import csv as arrow_csv
 from txbatch.core.errors import ABORT
 from txbatch.core.records.fields import Field
 from txbatch.formats import cells
-from txbatch.formats.misfit import BadValue, Misfit, shown
+from txbatch.formats.misfit import BadValue, Misfit, describe_value
 
 # The field of times, and which of a block's times are wanted.
 Keep = tuple[str, Callable[[pa.Array], pa.Array]]
@@ -121,7 +121,7 @@ def _differences(lacks: Collection[str], extra: Collection[str]) -> Iterator[str
 
 
 def _listed(names: Collection[str]) -> str:
-    return ", ".join(map(shown, list(names)[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return ", ".join(map(describe_value, list(names)[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
@@ -202,7 +202,8 @@ def _why(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> Misfi
     for line, record in _records(data, options, blank=len(names) == 1):
         if len(record) != len(names):
             return Misfit(
-                line, f"{_count(len(record), 'cell')} instead of {len(names)}: {shown(options['sep'].join(record))}"
+                line,
+                f"{_count(len(record), 'cell')} instead of {len(names)}: {describe_value(options['sep'].join(record))}",
             )
     return None
 
@@ -222,7 +223,8 @@ def _records(data: bytes, options: Mapping[str, Any], *, blank: bool = False) ->
             if not _is_unicode(cell):
                 raw = cell.encode("utf-8", "surrogateescape")
                 raise Misfit(
-                    line, f"cell {number + 1}: {shown(raw)} is not UTF-8; say encoding=, or write the file as UTF-8"
+                    line,
+                    f"cell {number + 1}: {describe_value(raw)} is not UTF-8; say encoding=, or write the file as UTF-8",
                 )
         if record or blank:
             yield line, record or [""]

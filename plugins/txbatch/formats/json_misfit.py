@@ -9,7 +9,7 @@ from typing import Any
 
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
 from txbatch.formats.cells import beyond
-from txbatch.formats.misfit import Misfit, shown
+from txbatch.formats.misfit import Misfit, describe_value
 
 
 class _Number(str):
@@ -39,7 +39,7 @@ def misfit(number: int, line: bytes, fields: Sequence[Field], options: Mapping[s
     except ValueError as broken:
         return Misfit(number, _broken(text, broken))
     if rest := text[end:].strip(_BLANKS):
-        return Misfit(number, f"has more than one value: {shown(rest)} follows; write one object a line")
+        return Misfit(number, f"has more than one value: {describe_value(rest)} follows; write one object a line")
     if not isinstance(value, _Object):
         way_out = " (jq -c '.[]' does that)" if isinstance(value, list) else ""
         return Misfit(number, f"holds {_word(value)}; write one object a line{way_out}")
@@ -53,7 +53,7 @@ def twice(line: bytes, fields: Sequence[Field]) -> str | None:
     except RecursionError:
         return _TOO_DEEP
     found = next((field.name for field in fields if names.count(field.name) > 1), None)
-    return found and f"has {shown(found)} twice; mend the source"
+    return found and f"has {describe_value(found)} twice; mend the source"
 
 
 def other_capitals(line: bytes, field: str) -> str | None:
@@ -95,15 +95,17 @@ def _member(number: int, members: _Object, fields: Sequence[Field], options: Map
         if reason := unlike(values.get(field.name), field.type, options) or _odd(values.get(field.name), field.type):
             return Misfit(number, reason, field.name, _text(values[field.name]))
     halved = next((text for pair in members for text in pair if isinstance(text, str) and _half(text)), None)
-    return None if halved is None else Misfit(number, f"has half a character, as \\ud800 is one: {shown(halved)}")
+    return (
+        None if halved is None else Misfit(number, f"has half a character, as \\ud800 is one: {describe_value(halved)}")
+    )
 
 
 def _missing(name: str, found: list[str]) -> str:
     other = next((each for each in found if each.lower().strip() == name.lower()), None)
     if other is not None:
-        return f"has no {shown(name)}, but {shown(other)}; write both alike"
-    has = ", ".join(map(shown, found[:5])) + ("..." if len(found) > 5 else "")
-    return f"has no {shown(name)}, it has {has or 'nothing'}; say optional={shown(name)} if records may lack it"
+        return f"has no {describe_value(name)}, but {describe_value(other)}; write both alike"
+    has = ", ".join(map(describe_value, found[:5])) + ("..." if len(found) > 5 else "")
+    return f"has no {describe_value(name)}, it has {has or 'nothing'}; say optional={describe_value(name)} if records may lack it"
 
 
 def _broken(text: str, error: ValueError) -> str:
@@ -114,7 +116,7 @@ def _broken(text: str, error: ValueError) -> str:
         return f"ends within a text; {_ONE_LINE}, line ends in texts as \\n"
     if at >= len(text) or text[:1] in "]},":
         return f"does not hold a whole value; {_ONE_LINE} (jq -c . does that)"
-    where = f", at {shown(text[at:])}" if isinstance(error, json.JSONDecodeError) else ""
+    where = f", at {describe_value(text[at:])}" if isinstance(error, json.JSONDecodeError) else ""
     return f"is no JSON: {reason[:1].lower()}{reason[1:].removesuffix(' at')}{where}"
 
 

@@ -24,10 +24,14 @@ class Misfit(Exception):
         self.line, self.reason, self.field, self.value = line, reason, field, value
 
     def __str__(self) -> str:
-        return self.reason if self.field is None else f"field {shown(self.field)}: {shown(self.value)} {self.reason}"
+        return (
+            self.reason
+            if self.field is None
+            else f"field {describe_value(self.field)}: {describe_value(self.value)} {self.reason}"
+        )
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """A value of a record in one short line that can do nothing to a terminal."""
     if value is None:
         return "null"

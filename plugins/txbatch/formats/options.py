@@ -181,7 +181,7 @@ def mapping(given: object) -> dict[str, Any]:
     raise DefinitionError(f"IntervalSpout: options={given!r} is no mapping; write it as {{'header': True}}")
 
 
-def checked(format_: str, given: Mapping[str, Any]) -> Options:
+def check_options(format_: str, given: Mapping[str, Any]) -> Options:
     """All options of a format by our names, with what was given or our defaults; DefinitionError for any other.
 
     Capitals and underscores make no difference: `nullValue` is `null_value`.

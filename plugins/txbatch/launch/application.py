@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import TransientError
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission, emits_nothing
 from txbatch.launch.submission import Submission, application, is_short
 
@@ -67,11 +67,11 @@ class Application:
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
-        self.emit_fused([(folder, assignment)])
+        self.emit_bulk([(folder, assignment)])
         if folder.read_error() is not None:
             raise TransientError(f"{_name(assignment)}: it failed; Spark's output above says why")
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Run the job once for several attempts; what became of each, its folder says. TransientError when Spark ends before."""
         self.begin(attempts)
         self.wait()
@@ -164,7 +164,7 @@ class _Running:
         """Which stages are at work, as the driver wrote it last."""
         try:
             with self._stages.open("rb") as file:
-                return shown(file.read(_STAGE_BYTES).decode(errors="replace"))
+                return one_line(file.read(_STAGE_BYTES).decode(errors="replace"))
         except OSError:
             return ""
 

@@ -13,10 +13,10 @@ from txbatch.core.batch.heartbeat import Heartbeat, of_several
 from txbatch.core.batch.manifest import ReadPartition, StagedState
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import NewerFormat, TransientError
-from txbatch.core.protocol.bulk import BATCHES_MAX, as_one
+from txbatch.core.protocol.bulk import BATCHES_MAX, as_one_assignment
 from txbatch.core.topology.topology import Topology
 from txbatch.spark.aggregate import BatchAggregator
-from txbatch.spark.bulk import FusedReader, opened_fused, partials_of_each
+from txbatch.spark.bulk import FusedReader, open_bulk, partials_of_each
 from txbatch.spark.driver_memory import TooMuch
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
@@ -138,12 +138,12 @@ def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) 
     TransientError where they do not go together.
     """
     assignments = [assignment for _, assignment in attempts]
-    fused = as_one(topology, assignments)
+    fused = as_one_assignment(topology, assignments)
     if fused is None:
         raise TransientError(f"{topology.name}: these batches cannot be read together")
     with ExitStack() as emitters:
         readers = {
-            name: emitters.enter_context(opened_fused(spark, topology.streams[name], fused, assignments))
+            name: emitters.enter_context(open_bulk(spark, topology.streams[name], fused, assignments))
             for name in fused.plan.streams
         }
         read = {name: reader.audit_each() for name, reader in readers.items()}

@@ -17,7 +17,7 @@ from txbatch.core.batch.loaded import check_same
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
-from txbatch.core.text import how_many, shown_lines
+from txbatch.core.text import how_many, safe_lines
 from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.late import check_kept_aside
 from txbatch.core.topology.quarantine import QuarantineState
@@ -28,12 +28,12 @@ from txbatch.launch.bulk import Attempt, Halving, Load, heartbeat, may_go_on, st
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
-from txbatch.spark.process.heartbeat import stopped_when_superseded
+from txbatch.spark.process.heartbeat import stop_when_superseded
 from txbatch.spark.process.parent import die_with_parent
 from txbatch.spark.process.session import configured, session
 from txbatch.spark.process.shipped import ship_by_value
 from txbatch.spark.process.stages import tell_stages
-from txbatch.spark.reader import BatchReader, opened
+from txbatch.spark.reader import BatchReader, open_reader
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -106,7 +106,7 @@ class Driver:
     def emit_all(self, uris: Sequence[str]) -> bool:
         """Emit one attempt, or several by one job: of those each folder says what became of it."""
         folders = [AttemptFolder(uri) for uri in uris]
-        return self.emit(folders[0]) if len(folders) == 1 else self.emit_fused(folders)
+        return self.emit(folders[0]) if len(folders) == 1 else self.emit_bulk(folders)
 
     def emit(self, folder: AttemptFolder) -> bool:
         """Emit one attempt. Returns True once its manifest is written; else error.json says why.
@@ -115,14 +115,14 @@ class Driver:
         """
         try:
             assignment = folder.read_assignment()
-            with stopped_when_superseded(f"{assignment.topology} {assignment.attempt}", folder.read_heartbeat):
+            with stop_when_superseded(f"{assignment.topology} {assignment.attempt}", folder.read_heartbeat):
                 self._emit(assignment, folder)
         except Exception as error:
             self._fail(folder, error)
             return False
         return True
 
-    def emit_fused(self, folders: Sequence[AttemptFolder]) -> bool:
+    def emit_bulk(self, folders: Sequence[AttemptFolder]) -> bool:
         """Emit several attempts by one job; each has its manifest then, or says why not, unless a newer one replaced it.
 
         SystemExit as of one.
@@ -130,11 +130,11 @@ class Driver:
         try:
             attempts = [(folder, folder.read_assignment()) for folder in folders]
             first, last = attempts[0][1], attempts[-1][1]
-            with stopped_when_superseded(
+            with stop_when_superseded(
                 f"{first.topology} {first.attempt} to {last.attempt}", lambda: heartbeat(folders)
             ):
                 left = 2 * len(attempts).bit_length()
-                Halving(self._emit_fused, self._emit_alone, self._why, left, self._load).emit(attempts)
+                Halving(self._emit_bulk, self._emit_alone, self._why, left, self._load).emit(attempts)
         except Exception as error:
             self._why(error)
             for folder in folders:
@@ -161,7 +161,7 @@ class Driver:
         except Exception:
             return False
 
-    def _emit_fused(self, attempts: Sequence[Attempt]) -> None:
+    def _emit_bulk(self, attempts: Sequence[Attempt]) -> None:
         """Read and aggregate several batches by one job; then write the manifest of each that may still go on."""
         for _, assignment in attempts:
             self._check(assignment)
@@ -264,7 +264,7 @@ def _readers(
     unreadable: dict[str, dict[str, str]] = {}
     exports = {name: folder.export_uri(number) for name, number in stream_numbers(topology).items()}
     for name, planned in assignment.plan.streams.items():
-        reader = emitters.enter_context(opened(spark, topology.streams[name], assignment, exports.get(name)))
+        reader = emitters.enter_context(open_reader(spark, topology.streams[name], assignment, exports.get(name)))
         holes = reader.leave_out_unreadable()
         unreadable[name] = {**planned.unreadable, **holes}
         if len(holes) < len(planned.ranges):
@@ -329,4 +329,4 @@ def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
     if isinstance(problem, NotInOurWords):
         trace = traceback.format_exception(error.__cause__ or error)
-        print(shown_lines("".join(trace)), file=sys.stderr, flush=True)
+        print(safe_lines("".join(trace)), file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.corrections.verify import Again, Unverifiable
 from txbatch.core.errors import RecordsGone, TransientError
 from txbatch.core.protocol.advice import of_committed
-from txbatch.core.protocol.ports import Application, Job, Submit, repeated
+from txbatch.core.protocol.ports import Application, Job, Submit, repeat
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class EmitAgain:
         """Read what a plan names, and aggregate it for a position; Unverifiable with the reason when that fails."""
         folder, assignment = self._begin(topology, txid, plan, position)
         try:
-            with _kept_alive([folder]):
+            with _keep_alive([folder]):
                 self._export(folder, assignment)
                 self.application.emit(folder, assignment)
         except RecordsGone as error:
@@ -55,12 +55,12 @@ class EmitAgain:
             raise Unverifiable(of_committed(said["message"])) from error
         return _again(folder, assignment)
 
-    def emit_fused(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> dict[int, Again]:
+    def emit_bulk(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> dict[int, Again]:
         """Do the same of several by one job, by txid. What failed is left out."""
         attempts = [self._begin(topology, txid, plan, position) for txid, (plan, position) in plans.items()]
         try:
-            with _kept_alive([folder for folder, _ in attempts]):
-                self.application.emit_fused(attempts)
+            with _keep_alive([folder for folder, _ in attempts]):
+                self.application.emit_bulk(attempts)
         except TransientError as error:
             log.warning("%s; each is emitted by itself", error)
         done = dict[int, Again]()
@@ -92,7 +92,7 @@ def _again(folder: AttemptFolder, assignment: Assignment) -> Again:
 
 
 @contextmanager
-def _kept_alive(folders: Sequence[AttemptFolder]) -> Iterator[None]:
+def _keep_alive(folders: Sequence[AttemptFolder]) -> Iterator[None]:
     """Context manager. Raise the heartbeats, by which the driver goes on, until the block ends."""
     heartbeat = Heartbeat(_LEASE_SECONDS)
     for folder in folders:
@@ -105,5 +105,5 @@ def _kept_alive(folders: Sequence[AttemptFolder]) -> Iterator[None]:
             with suppress(OSError):  # the next one may be written
                 folder.write_heartbeat(heartbeat)
 
-    with repeated(beat, seconds=_LEASE_SECONDS / 4, name="heartbeat"):
+    with repeat(beat, seconds=_LEASE_SECONDS / 4, name="heartbeat"):
         yield

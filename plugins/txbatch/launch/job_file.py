@@ -17,7 +17,7 @@ from types import ModuleType
 from txbatch.core.batch.loaded import Loaded
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.own_code import lies_in
-from txbatch.core.text import shown, text_of
+from txbatch.core.text import one_line, text_of
 from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.expressions import check_expressions
@@ -159,7 +159,7 @@ def _load(path: Path) -> ModuleType:
         raise
     except BaseException as error:
         raise DefinitionError(
-            f"job file {path.name} cannot be loaded: {type(error).__name__}: {shown(error)}{_line(path, error)}{_meant(error)}"
+            f"job file {path.name} cannot be loaded: {type(error).__name__}: {one_line(error)}{_line(path, error)}{_meant(error)}"
         ) from error
     return module
 

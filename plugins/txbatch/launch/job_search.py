@@ -11,7 +11,7 @@ from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.errors import DefinitionError
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import Job, load_job
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 
 def job_above(folder: Path, topology: str, file: str, or_else: str = "") -> Job:
@@ -37,6 +37,6 @@ def jobs_above(engine: Engine, folder: Path) -> Jobs:
 
     @cache
     def job(topology: str) -> Topology:
-        return job_above(folder, topology, Reader(engine).job(topology)).topology
+        return job_above(folder, topology, LedgerReader(engine).job(topology)).topology
 
     return job

@@ -16,7 +16,7 @@ from typing import Any
 from txbatch.core.aggregates.python_combiner import OwnCombiner
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.own_code import lies_in
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.nodes import Filter
 from txbatch.core.topology.python_steps import name_of, operation_of, rows_of
 from txbatch.core.topology.topology import Topology
@@ -75,7 +75,7 @@ def _fault(pickler: Any, value: Any, folders: Sequence[str]) -> str:
     try:
         pickled: bytes = pickler.dumps(value)
     except Exception as error:
-        return shown(f"that cannot be pickled ({type(error).__name__}: {error})", _SHOWN_MAX)
+        return one_line(f"that cannot be pickled ({type(error).__name__}: {error})", _SHOWN_MAX)
     for module in _modules(pickled):
         found = sys.modules.get(module)
         if module == "__main__" or any(lies_in(found, folder) for folder in folders):

@@ -16,14 +16,14 @@ from typing import Any, Self
 import httpx
 import psutil
 
-from txbatch.embedded.locks import locked
+from txbatch.embedded.locks import lock
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.airflow_config import USERNAME, write_config
 from txbatch.local.looking import looks
 from txbatch.local.metadata import migrate
-from txbatch.local.ports import LOOPBACK, reserved_port
+from txbatch.local.ports import LOOPBACK, reserve_port
 from txbatch.local.processes import MARK, marked, new_mark, stop_marked
-from txbatch.local.signals import uninterrupted, unwinding
+from txbatch.local.signals import ignore_signals, unwinding
 from txbatch.places import command
 
 DEFAULT_PORT = 8080
@@ -100,13 +100,13 @@ class LocalAirflow:
         with _only_start(self._folder), contextlib.ExitStack() as undo:
             refuse_second(self._home)
             undo.callback(self.stop)
-            with reserved_port(DEFAULT_PORT) as port:
+            with reserve_port(DEFAULT_PORT) as port:
                 self._start(f"http://{LOOPBACK}:{port}")
             undo.pop_all()
 
     def stop(self) -> None:
         """Ends every process started here and whatever those started, in any session. Ctrl-C waits for it."""
-        with uninterrupted():
+        with ignore_signals():
             _end(self._home, self._mark)
             for process in self._processes.values():
                 process.wait()
@@ -265,7 +265,7 @@ def _only_start(folder: Path) -> Iterator[None]:
     """Context manager. Keep a second start out until the block ends; LocalAirflowError when one is under way."""
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(locked(folder / "start.lock", wait=False))
+            held.enter_context(lock(folder / "start.lock", wait=False))
         except BlockingIOError:
             raise LocalAirflowError(
                 f"Airflow is just being started in {folder}: wait for it, or `{command('down')}`"

@@ -38,7 +38,7 @@ from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.psql import make_reader
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.storage.staging import Staging
 from txbatch.tables import lines_of
@@ -127,7 +127,7 @@ def _environment(config: settings.Settings, corpus: Path, markers: Path) -> dict
 
 def _start_afresh(engine: Engine, staging: Staging) -> None:
     """Forget an earlier demo's counts."""
-    for known in [row["topology"] for row in Reader(engine).status() if row["topology"] in TOPOLOGIES]:
+    for known in [row["topology"] for row in LedgerReader(engine).status() if row["topology"] in TOPOLOGIES]:
         with transaction(engine) as connection:
             state_tables.drop(connection, known)
         staging.topology(known).remove()
@@ -185,7 +185,7 @@ def _tell(engine: Engine, markers: Path, over: threading.Event) -> None:
         events = [f"{who}: [bold red]SIGKILL to {what}[/]" for who, what in _killed(markers).items()]
         with suppress(TxbatchError):  # the database is stopped under a demo that is being ended
             for topology in TOPOLOGIES:
-                events += [_attempt_line(row) for row in reversed(Reader(engine).attempts_if_known(topology))]
+                events += [_attempt_line(row) for row in reversed(LedgerReader(engine).attempts_if_known(topology))]
         for event in [event for event in events if event not in told]:
             told.add(event)
             _say(event)

@@ -10,7 +10,7 @@ from pathlib import Path
 from txbatch import settings
 from txbatch.core.errors import TxbatchError
 from txbatch.embedded import postgres
-from txbatch.embedded.locks import locked
+from txbatch.embedded.locks import lock
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.local import airflow
 from txbatch.local.airflow import LocalAirflowError
@@ -50,7 +50,7 @@ def only_up(home: Path, complaint: str = "it runs already in {home}: use it") ->
     home.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(locked(home / _LOCK, wait=False))
+            held.enter_context(lock(home / _LOCK, wait=False))
         except BlockingIOError:
             raise LocalAirflowError(f"{complaint.format(home=home)}, or stop it with `{command('down')}`") from None
         yield

@@ -22,7 +22,7 @@ from txbatch.places import in_checkout
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.psql import make_reader
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.run.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog
@@ -106,7 +106,7 @@ def play(config: settings.Settings) -> Iterator[str]:
     migrate(engine)
     if config.embedded:
         make_reader(engine)
-    if Reader(engine).status(TOPOLOGY):
+    if LedgerReader(engine).status(TOPOLOGY):
         with transaction(engine) as connection:
             state_tables.drop(connection, TOPOLOGY)
         Staging(config.staging).topology(TOPOLOGY).remove()
@@ -115,8 +115,10 @@ def play(config: settings.Settings) -> Iterator[str]:
     with open_runner(job, config) as runner:
         outage = Outage(runner, PartitionedLog(root), {})
         yield from outage.play()
-    yield from lines_of(_by_txid(Reader(engine).partitions(TOPOLOGY)))
-    found = {row["partition"]: row["amount"] for row in Reader(engine).query(TOPOLOGY, [[each] for each in PARTITIONS])}
+    yield from lines_of(_by_txid(LedgerReader(engine).partitions(TOPOLOGY)))
+    found = {
+        row["partition"]: row["amount"] for row in LedgerReader(engine).query(TOPOLOGY, [[each] for each in PARTITIONS])
+    }
     if found != outage.appended:
         raise TxbatchError(f"counted {found}, appended {outage.appended}")
     yield "equal: every record of every partition is counted once (a record of txid n weighs 10^(n-1))"

@@ -9,7 +9,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @contextlib.contextmanager
-def reserved_port(preferred: int, host: str = LOOPBACK) -> Iterator[int]:
+def reserve_port(preferred: int, host: str = LOOPBACK) -> Iterator[int]:
     """Context manager. Yield a free port, `preferred` if it is free, that no other txbatch takes until the block ends.
 
     Leave the block when the program listens. A stranger's program can still take the port first; binding then fails.

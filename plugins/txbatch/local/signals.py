@@ -22,7 +22,7 @@ def unwinding() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
+def ignore_signals() -> Iterator[None]:
     """Context manager. Ignore the signals that end a program, for a block that must run to its end."""
     with _handling(signal.SIG_IGN, ENDING):
         yield

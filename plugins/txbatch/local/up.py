@@ -25,7 +25,7 @@ from txbatch.local.flights import ensure_flights
 from txbatch.local.looking import looks
 from txbatch.local.metadata import metadata_database
 from txbatch.local.processes import memory
-from txbatch.local.signals import uninterrupted, unwinding
+from txbatch.local.signals import ignore_signals, unwinding
 from txbatch.places import command, in_checkout
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
@@ -147,7 +147,7 @@ def _postgres_stopped_after(home: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with uninterrupted():
+        with ignore_signals():
             if users := _sessions(home):
                 print(f"PostgreSQL goes on, in use by {', '.join(users)}; `{command('down')}` stops it", flush=True)
             else:

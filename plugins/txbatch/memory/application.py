@@ -35,7 +35,7 @@ class MemoryApplication:
         tables = {state: at.read_export(number) for state, number in live_states(self.topology).items()}
         at.write_result(*emit_batch(self.topology, assignment, exports, tables))
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Emit one after the other; what fails stages nothing."""
         for folder, assignment in attempts:
             with suppress(TxbatchError):
@@ -43,7 +43,7 @@ class MemoryApplication:
 
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Do all of it at once."""
-        self.emit_fused(attempts)
+        self.emit_bulk(attempts)
 
     def wait(self) -> None:
         """It is done."""

@@ -20,7 +20,7 @@ from txbatch.core.aggregates.merge import Partial
 from txbatch.core.errors import UnknownName
 from txbatch.core.state.state import Value
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.core.topology.sessions import joined
+from txbatch.core.topology.sessions import join_pieces
 from txbatch.core.topology.topology import Topology
 from txbatch.direct.batch_operations import Record
 from txbatch.direct.queries import Key, answers
@@ -45,7 +45,7 @@ def ask(ledger: MemoryLedger, topology: Topology, query: str, questions: Sequenc
 def _partials(aggregate: PersistentAggregate, rows: Mapping[Key, Value]) -> Mapping[Key, Partial]:
     """Return the values of rows in memory, but of tombstones; of a state by sessions what their pieces come to."""
     there = {key: (row.value, row.txid) for key, row in rows.items() if row.value is not None}
-    return {key: partial for key, (partial, _) in joined(aggregate, there).items()}
+    return {key: partial for key, (partial, _) in join_pieces(aggregate, there).items()}
 
 
 def _finished(aggregate: PersistentAggregate, partial: Partial | None) -> Mapping[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.records.time_buckets import micros_of
-from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed, same_sessions
+from txbatch.core.upstream.closed_sessions import Asked, Before, SessionVersion, first_closed, same_sessions
 from txbatch.core.upstream.closings import asked_since, asks_touching
 from txbatch.core.upstream.ranges import Replaced
 from txbatch.memory.stored import StoredState
@@ -45,7 +45,7 @@ def closed_since(
     return first_closed(ends, _versions(tables, stored, key[:-1]), cut, asked, before)
 
 
-def _versions_before(tables: Tables, of: Replaced, state: str, now: StoredState, others: Key) -> list[Version]:
+def _versions_before(tables: Tables, of: Replaced, state: str, now: StoredState, others: Key) -> list[SessionVersion]:
     """Return all versions that a replaced generation had; none where it had no such sessions."""
     past = tables.rebuilds[of.rebuild].past.get(state)
     return (
@@ -55,11 +55,13 @@ def _versions_before(tables: Tables, of: Replaced, state: str, now: StoredState,
     )
 
 
-def _versions(tables: Tables, stored: StoredState, others: Key) -> list[Version]:
+def _versions(tables: Tables, stored: StoredState, others: Key) -> list[SessionVersion]:
     """Return all versions of pieces that are equal in their other keys; what was folded is one, of its last txid."""
-    folded = [Version.of(key[-1], row.value[0], row.txid) for key, row in stored.base.items() if key[:-1] == others]
+    folded = [
+        SessionVersion.of(key[-1], row.value[0], row.txid) for key, row in stored.base.items() if key[:-1] == others
+    ]
     contributed = [
-        Version.of(key[-1], partial[0], txid, tables.batches[stored.topology, txid].replaced_by)
+        SessionVersion.of(key[-1], partial[0], txid, tables.batches[stored.topology, txid].replaced_by)
         for (key, _, txid), partial in stored.contributions.items()
         if key[:-1] == others
     ]

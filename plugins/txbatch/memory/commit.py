@@ -69,7 +69,7 @@ def commit_batch(
     tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
     tables.committed_at[now.topology, now.txid] = clock()
     final = tables.record(now, newest.manifest)
-    event_time.committed(tables, topology, final, newest.manifest)
+    event_time.note_committed(tables, topology, final, newest.manifest)
     committed = Committed(final, applied=True)
     failpoints.hit("commit.before_commit")
     return committed

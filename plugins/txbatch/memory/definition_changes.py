@@ -31,10 +31,10 @@ from txbatch.core.definition.stored import StateDefinition, state_definition
 from txbatch.core.protocol import decisions
 from txbatch.core.state.pruned import begun
 from txbatch.core.state.state import OpaqueValue, TransactionalValue, Value
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_changed
-from txbatch.memory.stored import Changed, Rows, StoredState
+from txbatch.memory.stored import DefinitionChange, Rows, StoredState
 from txbatch.memory.tables import Tables
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
@@ -49,9 +49,9 @@ def change(tables: Tables, topology: Topology, job: str, why: str, by: str | Non
         txid = decisions.next_txid([batch.txid for batch in batches])
         known = tables.known(topology)
         _change(tables, topology, steps_of(found), txid)
-        tables.keep(topology, job, known)
+        tables.store_definition(topology, job, known)
         tables.check_definition(topology, job)
-        tables.changes[topology.name, len(tables.changes)] = Changed(txid, tuple(found), shown(why), by)
+        tables.changes[topology.name, len(tables.changes)] = DefinitionChange(txid, tuple(found), one_line(why), by)
     return found
 
 

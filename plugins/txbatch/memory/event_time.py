@@ -12,15 +12,15 @@ from datetime import datetime
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.protocol.event_time import (
-    Known,
+    EventTimeFacts,
     Marks,
-    advanced,
+    advance,
     ahead_of,
     capped,
     closed,
-    fixed,
     largest,
     late_of,
+    pin_watermarks,
     whole_to,
 )
 from txbatch.core.protocol.ledger import RunPlan
@@ -30,13 +30,13 @@ from txbatch.memory.stored import Times
 from txbatch.memory.tables import Tables
 
 
-def fix(tables: Tables, topology: Topology, plans: Sequence[RunPlan], now: datetime) -> list[RunPlan]:
+def pin(tables: Tables, topology: Topology, plans: Sequence[RunPlan], now: datetime) -> list[RunPlan]:
     """Return plans that say by which watermarks their records are late; a restate has those of its position."""
     watermarks, known, behind = topology.watermarks, marks(tables, topology.name), topology.behind
-    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, behind)) for run, plan in plans]
+    return [(run, plan if run.restate else pin_watermarks(plan, watermarks, known, now, behind)) for run, plan in plans]
 
 
-def planned(tables: Tables, topology: str, txid: int, at: datetime) -> None:
+def note_planned(tables: Tables, topology: str, txid: int, at: datetime) -> None:
     """Keep when a batch was planned: no time beyond that moves a watermark."""
     tables.times[topology, txid] = Times(at)
 
@@ -65,7 +65,7 @@ def _open(tables: Tables, batch: Batch) -> list[Batch]:
     return [each for each in others if not each.status.final and each.kind is BatchKind.ORDINARY]
 
 
-def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manifest) -> None:
+def note_committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manifest) -> None:
     """Write where the watermarks are once this batch is committed, which windows it closes, and how many records were late."""
     watermarks, at = topology.watermarks, (batch.topology, batch.txid)
     if not watermarks or at not in tables.times:
@@ -73,13 +73,13 @@ def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manife
     times = replace(tables.times[at], late=late_of(manifest), ahead=ahead_of(manifest))
     if batch.kind is not BatchKind.RESTATE:
         read = _read(tables, batch, manifest, times.planned_at)
-        known = Known(
+        known = EventTimeFacts(
             marks(tables, batch.topology),
             read,
             lambda stream: _behind(tables, batch.topology, stream),
             lambda reached: _whole_to(tables, batch.topology, reached),
         )
-        after = advanced(watermarks, batch.plan, known, topology.behind)
+        after = advance(watermarks, batch.plan, known, topology.behind)
         open_plans = [each.plan.marks(watermarks) for each in _open(tables, batch)]
         shut, found = closed(topology.aggregates, closed_to(tables, batch.topology), after, open_plans)
         times = replace(times, watermark=after, closed_to=shut, closed=found)

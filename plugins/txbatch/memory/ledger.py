@@ -45,10 +45,10 @@ from txbatch.core.definition.redefinition import Redefinition, moves
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
-from txbatch.core.protocol.record_numbers import fixed
+from txbatch.core.protocol.ledger import Committed, Head, PositionVersion, RunPlan, Unfinished
+from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.topology import Topology
 from txbatch.memory import aborts, event_time
@@ -185,15 +185,15 @@ class MemoryLedger:
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
             now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
             if topology is not None and watermarks:
-                plans = event_time.fix(tables, topology, plans, now)
+                plans = event_time.pin(tables, topology, plans, now)
             for run, metadata in decisions.before_refused(plans, partial(self._check_plan, tables, head.topology)):
                 if numbers and run.restate is None:
-                    metadata = fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
+                    metadata = pin_record_numbers(metadata, numbers, tables.next_numbers(head.topology, numbers))
                 batch = self._lease(tables, self._batch(head, run, metadata), run)
                 if run.interval:
                     tables.intervals[head.topology, batch.txid] = run.interval
                 if watermarks:
-                    event_time.planned(tables, head.topology, batch.txid, now)
+                    event_time.note_planned(tables, head.topology, batch.txid, now)
                 tables.let_find(batch, run)
                 tables.waiting.pop((head.topology, run.name), None)
                 found.append(batch)
@@ -261,7 +261,7 @@ class MemoryLedger:
         with self.transaction() as tables:
             at = assignment.topology, assignment.attempt
             if tables.attempts[at].status == "emitting":
-                tables.attempts[at] = replace(tables.attempts[at], status="failed", error=shown(error))
+                tables.attempts[at] = replace(tables.attempts[at], status="failed", error=one_line(error))
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
@@ -288,7 +288,7 @@ class MemoryLedger:
         with self.transaction() as tables:
             return tables.batch(topology, txid)
 
-    def version(self, topology: str, txid: int) -> Version:
+    def version(self, topology: str, txid: int) -> PositionVersion:
         """The version of a txid's position that counts now; UnknownName when there is no such txid."""
         with self.transaction() as tables:
             return tables.version(topology, txid)
@@ -377,7 +377,7 @@ class MemoryLedger:
             return replace(batch, prev_txid=head.prev_txid)
         again = run.restate
         of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
-        return replace(of, reason=shown(again.why), requested_by=again.by)
+        return replace(of, reason=one_line(again.why), requested_by=again.by)
 
     def _check_plan(self, tables: Tables, topology: str, run: Run, metadata: Metadata) -> None:
         """Refuse an interval that may not be planned, and a restate of what may not be counted again."""

@@ -97,7 +97,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class DefinitionChange:
     """What was changed of a definition, by whom and why; `txid` is the first that counts by it (R23)."""
 
     txid: int

@@ -24,15 +24,21 @@ from txbatch.core.batch.transaction import (
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.keep_policy import policy, stored_windows
 from txbatch.core.definition.renames import by_name
-from txbatch.core.definition.stored import Known, state_definition, stream_definitions, stream_fields, stream_watermarks
+from txbatch.core.definition.stored import (
+    KnownTopology,
+    state_definition,
+    stream_definitions,
+    stream_fields,
+    stream_watermarks,
+)
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Head, ReadBy, Version
-from txbatch.core.text import shown
+from txbatch.core.protocol.ledger import Head, PositionVersion, ReadBy
+from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
-from txbatch.memory.stored import Attempt, Changed, Counting, StoredState, StoredTopology, Times
+from txbatch.memory.stored import Attempt, Counting, DefinitionChange, StoredState, StoredTopology, Times
 
 
 @dataclass
@@ -50,7 +56,7 @@ class Tables:
     waiting: dict[tuple[str, str], int] = field(default_factory=dict)
     partitions: dict[tuple[str, str, str, int], ReadPartition | None] = field(default_factory=dict)
     consumed: dict[tuple[str, str, str], Metadata] = field(default_factory=dict)
-    changes: dict[tuple[str, int], Changed] = field(default_factory=dict)
+    changes: dict[tuple[str, int], DefinitionChange] = field(default_factory=dict)
     rebuilds: dict[int, Counting] = field(default_factory=dict)
     new_values: dict[str, tuple[tuple[Any, ...], ...]] = field(default_factory=dict)
     times: dict[tuple[str, int], Times] = field(default_factory=dict)
@@ -65,9 +71,9 @@ class Tables:
     def define(self, topology: Topology, job: str) -> None:
         """Keep the definition; SchemaMismatch when its history is another's."""
         self.check_definition(topology, job)
-        self.keep(topology, job, self.known(topology))
+        self.store_definition(topology, job, self.known(topology))
 
-    def keep(self, topology: Topology, job: str, known: Known) -> None:
+    def store_definition(self, topology: Topology, job: str, known: KnownTopology) -> None:
         """Keep the definition, given what was known of the topology."""
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(
@@ -164,7 +170,7 @@ class Tables:
         committed = (each for each in self.batches_of(topology) if each.status is BatchStatus.COMMITTED)
         return max((batch.txid for batch in committed if batch.kind is not BatchKind.RESTATE), default=None)
 
-    def version(self, topology: str, txid: int) -> Version:
+    def version(self, topology: str, txid: int) -> PositionVersion:
         """The version of a txid's position that counts now; UnknownName when there is no such txid."""
         asked = self.batch(topology, txid)
         versions = [batch for batch in self.batches_of(topology) if batch.position == asked.position]
@@ -173,7 +179,9 @@ class Tables:
         horizon = max((each.horizon for each in self.states.values() if each.topology == topology), default=0)
         first = self.batch(topology, asked.position)
         plan, read = self.rebuilt(current) or (None, self.read_by(current))
-        return Version(asked, first, current, read, self.read_by(first), horizon, plan, self.windows_left(topology))
+        return PositionVersion(
+            asked, first, current, read, self.read_by(first), horizon, plan, self.windows_left(topology)
+        )
 
     def windows_left(self, topology: str) -> dict[str, Left]:
         """Return by state which windows have left it, of those that some have (R30)."""
@@ -229,14 +237,14 @@ class Tables:
         known = self.known(topology)
         check_definition(topology, job or known.job, known)
 
-    def known(self, topology: Topology) -> Known:
+    def known(self, topology: Topology) -> KnownTopology:
         """What is known of a topology, and of who has the names of its states."""
         name = self.name_of(topology)
         stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
         alive = [batch for batch in self.batches_of(name) if batch.status is not BatchStatus.ABORTED]
         ordinary = [batch for batch in alive if batch.kind is not BatchKind.RESTATE]
         read = [batch for batch in ordinary if batch.status is BatchStatus.COMMITTED and batch.fence]
-        found = Known(
+        found = KnownTopology(
             stored.job,
             stored.by_interval,
             stream_definitions(stored.source, stored.fields),
@@ -309,7 +317,7 @@ class Tables:
     def give_up(self, batch: Batch, why: str, *, found_by_run: bool) -> Batch:
         """A txid of its own for records that are given up: they count as read (R16). `found_by_run`: by whoever had the batch."""
         txid = decisions.next_txid([each.txid for each in self.batches_of(batch.topology)])
-        skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=shown(why))
+        skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=one_line(why))
         given_up = replace(skip, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
         self.batches[batch.topology, txid] = given_up
         self.leases[batch.topology, txid] = self.leases[batch.topology, batch.txid]

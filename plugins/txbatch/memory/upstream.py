@@ -19,8 +19,8 @@ from txbatch.core.state.pruned import has_gone
 from txbatch.core.state.state import changes_columns
 from txbatch.core.topology.kept_windows import may_count_in
 from txbatch.core.topology.persistent_aggregate import finished
-from txbatch.core.topology.sessions import joined
-from txbatch.core.upstream.closings import asked_before, asked_next, asked_since, closed_columns, taken
+from txbatch.core.topology.sessions import join_pieces
+from txbatch.core.upstream.closings import asked_before, asked_next, asked_since, closed_columns, closings_of_range
 from txbatch.core.upstream.ranges import (
     CLOSED_BY,
     Closing,
@@ -37,7 +37,7 @@ from txbatch.core.upstream.ranges import (
 from txbatch.core.upstream.upstream import (
     FINAL,
     STATE_SPOUT,
-    Reader,
+    UpstreamReader,
     check_asked,
     check_dated,
     check_keys,
@@ -77,7 +77,7 @@ class MemoryUpstream:
             check_merged(state, found.topology, tables.states[state].definition.columns, self.ledger.jobs)
             return found
 
-    def readers(self) -> Sequence[Reader]:
+    def readers(self) -> Sequence[UpstreamReader]:
         """Return all streams that read a state."""
         with self.ledger.transaction() as tables:
             return readers(tables)
@@ -97,7 +97,7 @@ class MemoryUpstream:
         """Return the batches that closed windows of a state, of those of a range; by their txids."""
         with self.ledger.transaction() as tables:
             found = known(tables, state, self.ledger.uuid)
-            return [closing for closing, _ in taken(found, range_, _closings(tables, found))]
+            return [closing for closing, _ in closings_of_range(found, range_, _closings(tables, found))]
 
     def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Return these columns of the windows that a range of cuts closed, as of their closing."""
@@ -207,7 +207,7 @@ def _left(stored: StoredState) -> tuple[str, int] | None:
     return None if stored.left is None else (stored.left.kept.by, stored.left.before)
 
 
-def readers(tables: Tables) -> list[Reader]:
+def readers(tables: Tables) -> list[UpstreamReader]:
     """Return all streams that read a state, with the cuts that each needs."""
     found = []
     for topology, stored in tables.topologies.items():
@@ -218,14 +218,16 @@ def readers(tables: Tables) -> list[Reader]:
             owner = tables.states[state].topology if state in tables.states else None
             needs = frozenset(_needs(tables, topology, stream))
             opened = frozenset(range_["start"] for range_ in _open_ranges(tables, topology, stream))
-            found.append(Reader(topology, state, owner, needs, identity.get("emit") == FINAL, opened))
+            found.append(UpstreamReader(topology, state, owner, needs, identity.get("emit") == FINAL, opened))
     return found
 
 
-def looked_up(tables: Tables) -> list[Reader]:
+def looked_up(tables: Tables) -> list[UpstreamReader]:
     """Return which states open batches look up in, with the cuts that they need."""
     return [
-        Reader(batch.topology, state, tables.states[state].topology, frozenset([cut["txid"]]), opened=frozenset([0]))
+        UpstreamReader(
+            batch.topology, state, tables.states[state].topology, frozenset([cut["txid"]]), opened=frozenset([0])
+        )
         for batch in tables.batches.values()
         for state, cut in (() if batch.status.final else batch.plan.as_of.items())
         if state in tables.states
@@ -291,7 +293,7 @@ def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
 
 def _closed(tables: Tables, of: UpstreamState, range_: Metadata, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the windows that a range closed, each as of the cut that says what it was then; SchemaMismatch for a column."""
-    for closing, cut in taken(of, range_, _closings(tables, of)):
+    for closing, cut in closings_of_range(of, range_, _closings(tables, of)):
         stored, found = _generation(tables, of, cut)
         if stored is None:
             continue
@@ -316,7 +318,7 @@ def _closed(tables: Tables, of: UpstreamState, range_: Metadata, columns: Sequen
 
 def _reopened(tables: Tables, of: UpstreamState, range_: Metadata) -> int | None:
     """Return the first cut, from where a range asks, as of which something was closed in a session that is open at its end."""
-    (*_, (closing, _)), end = taken(of, range_, _closings(tables, of)), range_["end"]
+    (*_, (closing, _)), end = closings_of_range(of, range_, _closings(tables, of)), range_["end"]
     stored, found = _generation(tables, of, end)
     if stored is None or cast("PersistentAggregate", stored.aggregate).sessions is None:
         return None
@@ -368,7 +370,7 @@ def _as_of(tables: Tables, stored: StoredState, txid: int) -> Iterator[tuple[Any
         folded[key] = fold(stored.based(key), each, combine, txid), max(based, last_changed(each, txid) or 0)
     if aggregate.sessions:
         pieces = {key: (value, at) for key, (value, at) in folded.items() if value is not None}
-        folded = {**joined(aggregate, pieces)}
+        folded = {**join_pieces(aggregate, pieces)}
     for key, (value, at) in folded.items():
         shown = finished(aggregate, value)
         yield key, (None if shown is None else dict(zip(aggregate.aggregates, shown, strict=True)), at)

@@ -13,7 +13,7 @@ from airflow.sdk import Param
 
 from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.errors import DefinitionError
-from txbatch.core.text import WHY_MAX, how_many, told_txids
+from txbatch.core.text import WHY_MAX, how_many, list_txids
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import intervals, result
 from txbatch.orchestration.airflow import run_of
@@ -109,7 +109,7 @@ def asked(topology: Topology, context: Context) -> Asked:
         raise DefinitionError(
             f"catch_up {given[:200]!r} is no interval; write one, whose end is not part of it: {_HOW}"
         ) from error
-    return Asked(*intervals.between_dates(intervals.cut(whole, dag), whole, dag))
+    return Asked(*intervals.between_dates(intervals.split_interval(whole, dag), whole, dag))
 
 
 def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
@@ -168,5 +168,5 @@ def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
     of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}
     what = f", {result.interval(min(of[0]), max(of[1]), zone)}" if all(of) else ""
     records = sum(row["records"] or 0 for row in rows)
-    txids = told_txids(row["txid"] for row in rows)
+    txids = list_txids(row["txid"] for row in rows)
     return f"{txids}{what}: {len(rows):,} batches, {how_many(records, 'record')}"

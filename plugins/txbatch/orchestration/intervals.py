@@ -35,7 +35,7 @@ def _moment(text: str, zone: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
 
 
-def cut(whole: Interval, dag: DAG) -> list[Interval]:
+def split_interval(whole: Interval, dag: DAG) -> list[Interval]:
     """Return the intervals of the DAG's schedule that the whole is made of, in order.
 
     DefinitionError where it is made of none, or not of whole ones, or of more than INTERVALS_MAX, and for those to come.

@@ -190,7 +190,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
         """Bring all batches of the run to their commits, and return their txids."""
-        from txbatch.run.progress import logged, watched
+        from txbatch.run.progress import log_progress, watch
         from txbatch.run.runner import Runner
 
         def told(now: Progress) -> None:
@@ -205,9 +205,9 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         many, application = None if asked is None else len(asked), self._application()
         with (
             Runner(steps, application, waits=waits, succeed=steps.cleaned) as runner,
-            logged(topology.name, many, lambda: application.stage) as log_it,
+            log_progress(topology.name, many, lambda: application.stage) as log_it,
         ):
-            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, told, found=runner.found)]
+            done = [batch.txid for batch in watch(runner.catch_up(run, asked), many, told, found=runner.found)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         if not done:
@@ -216,7 +216,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def emit_together(self, steps: Steps, runs: Sequence[Run]) -> set[int]:
         """Plan the batches of several runs, and emit them by one job where that goes; return the txids that were emitted so."""
-        if len(runs) < 2 or bulk.why_not(self.job.topology) is not None or not self._one_application_serves:
+        if len(runs) < 2 or bulk.reason_against(self.job.topology) is not None or not self._one_application_serves:
             return set()
         from txbatch.run.bulk import emitting, plan_ahead
 

@@ -86,5 +86,5 @@ def _told(row: Mapping[str, Any]) -> str:
     waits = f", waits for {row['waits_for']}" if row.get("waits_for") else ""
     if "versions" not in row:
         return f"{row['topology']}: kept {row['keep']}{waits}"
-    left = "".join(f", {windows.told(each)}" for each in row.get("left", ()))
+    left = "".join(f", {windows.describe_windows(each)}" for each in row.get("left", ()))
     return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{waits}{left}"

@@ -10,7 +10,7 @@ from txbatch.core.batch.transaction import STORED_BYTES_MAX, Batch, BatchStatus,
 from txbatch.core.errors import HalfCommitted
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.skip import given_up
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables import batches, offsets
@@ -43,7 +43,7 @@ def skip(
         warehouses.prepare_skip(connection, pending)
     else:
         _free(connection, warehouses, batch, why)
-    skipped = {**ids, "skip_txid": batches.last_txid(connection, topology) + 1, "reason": shown(why)}
+    skipped = {**ids, "skip_txid": batches.last_txid(connection, topology) + 1, "reason": one_line(why)}
     metadata = canonical_json(left.metadata, STORED_BYTES_MAX)
     connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid, "metadata": metadata})
     if partition is None:
@@ -67,5 +67,5 @@ def _free(connection: Connection, warehouses: Warehouses, batch: Batch, reason: 
     warehouses.take_back(connection, batch)
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
     connection.execute(query("supersede_attempts"), ids)
-    connection.execute(query("abort"), {**ids, "reason": shown(reason)})
-    offsets.missed(connection, batch)
+    connection.execute(query("abort"), {**ids, "reason": one_line(reason)})
+    offsets.note_missed(connection, batch)

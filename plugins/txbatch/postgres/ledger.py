@@ -29,8 +29,8 @@ from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
 from txbatch.core.errors import LeaseHeld, TxbatchError
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
-from txbatch.core.text import shown
+from txbatch.core.protocol.ledger import Committed, Head, PositionVersion, RunPlan, Unfinished
+from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres import aborts
 from txbatch.postgres.apart.warehouses import Warehouses, still_there
@@ -125,7 +125,7 @@ class PostgresLedger:
             going.close()
             self.register(topology, job)
         except TxbatchError as error:
-            log.warning("the change is made, and the next run completes it: %s", shown(error))
+            log.warning("the change is made, and the next run completes it: %s", one_line(error))
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""
@@ -169,9 +169,9 @@ class PostgresLedger:
             if topology is not None:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if topology is not None and topology.watermarks:
-                plans = event_time.fix(connection, topology, plans)
+                plans = event_time.pin(connection, topology, plans)
             if topology is not None and topology.numbered:
-                plans = record_numbers.fix(connection, topology.name, topology.numbered, plans)
+                plans = record_numbers.pin(connection, topology.name, topology.numbered, plans)
             last = store_plans(connection, head, plans, self.lease_seconds)
             between = {"topology": head.topology, "first": head.next_txid, "last": last}
             return list(batches.batches(connection, "batches_between", **between))
@@ -232,7 +232,7 @@ class PostgresLedger:
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""
         with transaction(self.engine) as connection:
-            connection.execute(query("fail_attempt"), {**_ids(assignment), "error": shown(error)})
+            connection.execute(query("fail_attempt"), {**_ids(assignment), "error": one_line(error)})
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
@@ -262,7 +262,7 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             return batches.batch(connection, topology, txid)
 
-    def version(self, topology: str, txid: int) -> Version:
+    def version(self, topology: str, txid: int) -> PositionVersion:
         """The version of a txid's position that counts now; UnknownName when there is no such txid."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             return batches.version(connection, topology, txid)

@@ -15,7 +15,7 @@ from txbatch.core.batch.transaction import STORED_BYTES_MAX, Interval, Metadata,
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Head, RunPlan
 from txbatch.core.protocol.restate import check_version
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import state_tables
@@ -88,7 +88,7 @@ def _rows(head: Head, plans: Iterable[RunPlan]) -> Iterator[Row]:
             "plans": canonical_json(metadata, STORED_BYTES_MAX),
             "prev_txids": None if again else prev_txid,
             "runs": run.name,
-            "reasons": shown(again.why) if again else None,
+            "reasons": one_line(again.why) if again else None,
             "requested_by": again.by if again else None,
             "dag_ids": run.dag_id,
             "run_ids": run.run_id,

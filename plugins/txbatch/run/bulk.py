@@ -15,7 +15,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.ports import Application
-from txbatch.core.text import how_many, told_txids
+from txbatch.core.text import how_many, list_txids
 from txbatch.run.lease import attempts_kept_alive
 from txbatch.run.steps import Recorded, Steps
 
@@ -51,7 +51,7 @@ class Emission:
             return
         txids = [assignment.attempt.txid for _, assignment in self.attempts]
         name, many = self.steps.job.topology.name, how_many(len(txids), "batch", "batches")
-        log.info("%s: emitting %s by one job, %s", name, many, told_txids(txids))
+        log.info("%s: emitting %s by one job, %s", name, many, list_txids(txids))
         self._at_work = True
         try:
             self.application.begin(self.attempts)
@@ -78,7 +78,7 @@ class Emission:
         """Give the ledger what was staged, at once where all of it can be; else each by itself."""
         staged = []
         for folder, assignment in self.attempts:
-            with _left_to_its_own_run(), self.steps.failure_told(folder, assignment):
+            with _leave_to_its_own_run(), self.steps.failure_told(folder, assignment):
                 _check_staged(folder, assignment, self._failure)
                 staged.append((folder, assignment))
         try:
@@ -93,7 +93,7 @@ class Emission:
         self, staged: Sequence[tuple[AttemptFolder, Assignment]]
     ) -> Iterator[tuple[Assignment, Batch, Manifest]]:
         for folder, assignment in staged:
-            with _left_to_its_own_run():
+            with _leave_to_its_own_run():
                 with self.steps.failure_told(folder, assignment):
                     batch, manifest = self.steps.record_manifest(folder, assignment)
                 yield assignment, batch, manifest
@@ -126,7 +126,7 @@ def _together(steps: Steps, planned: Sequence[Planned]) -> list[Planned]:
     """Return those that one job emits: none, or several."""
     topology = steps.job.topology
     new = [each for each in planned if each[0].status is BatchStatus.PLANNED]
-    if len(new) < 2 or bulk.why_not(topology) is not None:
+    if len(new) < 2 or bulk.reason_against(topology) is not None:
         return []
     first, *others = new
     found = [first, *(each for each in others if bulk.go_together(topology, first[0].plan, each[0].plan))]
@@ -139,11 +139,11 @@ def _started(
     """Let the application start, meanwhile begin an attempt of each batch, and yield those that may be emitted."""
     if not planned:
         return
-    with _left_to_its_own_run():
+    with _leave_to_its_own_run():
         code, loaded = steps.code_now()
         application.start([batch.plan for batch, _ in planned], code)
         for batch, run in planned:
-            with _left_to_its_own_run():
+            with _leave_to_its_own_run():
                 folder, assignment = steps.start_attempt(batch, run, code, loaded)
                 log.debug("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
                 with steps.failure_told(folder, assignment):
@@ -158,7 +158,7 @@ def _check_staged(folder: AttemptFolder, assignment: Assignment, failure: Txbatc
 
 
 @contextmanager
-def _left_to_its_own_run() -> Iterator[None]:
+def _leave_to_its_own_run() -> Iterator[None]:
     """Context manager. Log an error of ours, and go on."""
     try:
         yield

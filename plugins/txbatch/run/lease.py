@@ -13,7 +13,7 @@ from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.core.errors import TxbatchError, UnknownName
 from txbatch.core.protocol.ledger import Ledger
-from txbatch.core.protocol.ports import Repeat, repeated
+from txbatch.core.protocol.ports import Repeat, repeat
 
 log = logging.getLogger(__name__)
 _RENEW_SECONDS_MAX = 30.0
@@ -22,14 +22,14 @@ Renewal = tuple[str, Callable[[], object]]
 
 
 def attempt_kept_alive(
-    ledger: Ledger, assignment: Assignment, folder: AttemptFolder, repeat: Repeat = repeated
+    ledger: Ledger, assignment: Assignment, folder: AttemptFolder, repeat: Repeat = repeat
 ) -> AbstractContextManager[None]:
     """Context manager. Renew the attempt's lease, then its heartbeat, until the block ends or a newer attempt exists."""
     return attempts_kept_alive(ledger, [(folder, assignment)], repeat)
 
 
 def attempts_kept_alive(
-    ledger: Ledger, attempts: Sequence[tuple[AttemptFolder, Assignment]], repeat: Repeat = repeated
+    ledger: Ledger, attempts: Sequence[tuple[AttemptFolder, Assignment]], repeat: Repeat = repeat
 ) -> AbstractContextManager[None]:
     """Context manager. The same of several attempts, each by itself."""
     return _renewing([_of_attempt(ledger, assignment, folder) for folder, assignment in attempts], ledger, repeat)
@@ -48,13 +48,13 @@ def _of_attempt(ledger: Ledger, assignment: Assignment, folder: AttemptFolder) -
     return f"{assignment.topology} {assignment.attempt}", renew
 
 
-def batch_kept(ledger: Ledger, batch: Batch, run: Run, repeat: Repeat = repeated) -> AbstractContextManager[None]:
+def batch_kept(ledger: Ledger, batch: Batch, run: Run, repeat: Repeat = repeat) -> AbstractContextManager[None]:
     """Context manager. Renew the lease of a batch that is idle, so that no other run adopts it (R6)."""
     return batches_kept(ledger, [(batch, run)], repeat)
 
 
 def batches_kept(
-    ledger: Ledger, batches: Sequence[tuple[Batch, Run]], repeat: Repeat = repeated
+    ledger: Ledger, batches: Sequence[tuple[Batch, Run]], repeat: Repeat = repeat
 ) -> AbstractContextManager[None]:
     """Context manager. The same of several batches; of one that is final by then there is nothing to renew."""
     renewals = [(f"{batch.topology} {batch.txid}", partial(ledger.keep_lease, batch, run)) for batch, run in batches]

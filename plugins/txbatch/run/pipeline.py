@@ -16,7 +16,7 @@ from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt, TxbatchError
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.ports import Application
-from txbatch.core.text import told_txids
+from txbatch.core.text import list_txids
 from txbatch.run.bulk import Emission, Planned, emitting, plan_ahead
 from txbatch.run.lease import batches_kept
 from txbatch.run.steps import Recorded, Steps
@@ -27,7 +27,7 @@ Succeed = Callable[[Batch], Batch]
 
 
 @dataclass(frozen=True, slots=True)
-class Trains:
+class Pipeline:
     """Brings the batches of runs to their commits, train by train, and has each succeed.
 
     `finish` brings a run's by itself, and returns what came of it.
@@ -67,7 +67,7 @@ class Trains:
     def _commit(self, train: Sequence[Planned], recorded: Mapping[int, Recorded], beside: Emission) -> Iterator[Batch]:
         """Commit a train, in order, while the next one is emitted. `recorded` is what this call has emitted of it."""
         for number, (batch, run) in enumerate(train, 1):
-            with _told_behind(batch, [other for other, _ in (*train[number:], *beside.planned)]):
+            with _naming_behind(batch, [other for other, _ in (*train[number:], *beside.planned)]):
                 done = self._finish_emitted(batch, run, recorded.get(batch.txid), beside)
             self.behind(len(train) - number + len(beside.planned))
             yield from done
@@ -94,13 +94,13 @@ class Trains:
 
 
 @contextmanager
-def _told_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
+def _naming_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
     """Context manager. Say of a batch that fails which ones of the same call stay open behind it, and what goes on with them."""
     try:
         yield
     except TxbatchError:
         if behind:
-            topology, txid, open_ = batch.topology, batch.txid, told_txids(each.txid for each in behind)
+            topology, txid, open_ = batch.topology, batch.txid, list_txids(each.txid for each in behind)
             log.warning(
                 '%s: behind txid %s stay open: %s; mend it, or `txbatch abort %s %s --why "..."`, and call this again',
                 *(topology, txid, open_, topology, txid),

@@ -89,7 +89,7 @@ class Progress:
 Tell = Callable[[Progress], None]
 
 
-def watched(
+def watch(
     batches: Iterable[Batch],
     of: int | None,
     tell: Tell,
@@ -120,7 +120,7 @@ def _after(now: Progress, batch: Batch, seconds: float, behind: int, *, was_foun
 
 
 @contextmanager
-def logged(topology: str, of: int | None, stage: Callable[[], str]) -> Iterator[Tell]:
+def log_progress(topology: str, of: int | None, stage: Callable[[], str]) -> Iterator[Tell]:
     """Context manager. Yield what logs how far a call has come: at its end, where that is known, and now and then before.
 
     Where it comes no further for so long, that it is at work is logged instead, and the `stage` of Spark, where there is one.

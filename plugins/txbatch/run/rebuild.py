@@ -19,8 +19,8 @@ from txbatch.core.corrections.rebuild import Behind, Rebuild, Rebuilds, Rebuilt,
 from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
 from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable
 from txbatch.core.protocol import bulk, planning, restate
-from txbatch.core.protocol.bulk_size import Weight
-from txbatch.core.protocol.ledger import Version
+from txbatch.core.protocol.bulk_size import JobSize
+from txbatch.core.protocol.ledger import PositionVersion
 from txbatch.core.protocol.ports import REBUILD
 from txbatch.run.steps import Steps
 
@@ -108,15 +108,15 @@ class Rebuilder:
             return {}
         log.info("%s: emitting %d batches by one job", rebuild, len(planned))
         plans = {version.txid: (of.plan, version.position) for version, of in planned}
-        again = self.emitter.emit_fused(name, plans)
+        again = self.emitter.emit_bulk(name, plans)
         return {version.txid: (of, again[version.txid]) if version.txid in again else None for version, of in planned}
 
     def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
         """Return what is read again of the next versions, up to the bounds of one job, and to one that does not go together."""
         topology, found = self.steps.job.topology, list[tuple[Batch, Planned]]()
-        if bulk.why_not(topology) is not None:
+        if bulk.reason_against(topology) is not None:
             return found
-        weight, versions = Weight(topology), self.rebuilds.to_count(rebuild, bulk.BATCHES_MAX)
+        weight, versions = JobSize(topology), self.rebuilds.to_count(rebuild, bulk.BATCHES_MAX)
         plans = plans_of(self.steps, versions, rebuild.why)
         with suppress(TxbatchError), closing(plans):  # whose plan fails is told when it is the next
             for version, planned in plans:
@@ -160,7 +160,7 @@ class Planned:
     """What is read again of a version that counts."""
 
     plan: BatchPlan
-    version: Version
+    version: PositionVersion
 
 
 Emitted = tuple[Planned, Again]

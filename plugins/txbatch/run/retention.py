@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from txbatch.core.corrections.retention import Past, Retention
 from txbatch.core.corrections.window_retention import Windows
 from txbatch.core.errors import DefinitionError, NotFoldable
-from txbatch.core.state.keep import Keep, told
-from txbatch.run.windows import let_go
+from txbatch.core.state.keep import Keep, describe_keep
+from txbatch.run.windows import leave
 
 
-class Leftovers(Protocol):
+class StagingCleaner(Protocol):
     """What killed processes left in the staging area, and nobody reads any more. `storage.leftovers` has it."""
 
     def number(self, topology: str, final: int) -> int:
@@ -28,7 +28,7 @@ class Collector:
     """Folds, removes what was left in the staging area, and tells in a row per topology how far it came and what it waits for."""
 
     retention: Retention
-    leftovers: Leftovers
+    leftovers: StagingCleaner
     windows: Windows
 
     def one(self, topology: str, keep: Keep | None = None, *, dry_run: bool = False) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Collector:
         done = [kept.outlook(past)] if dry_run else list(kept.fold(topology, past.wanted))
         after = past if dry_run else kept.past(topology, keep)
         folders = self.leftovers.number if dry_run else self.leftovers.remove
-        left = let_go(self.windows, topology, dry_run=dry_run, horizon=past.reached)
+        left = leave(self.windows, topology, dry_run=dry_run, horizon=past.reached)
         return _row(topology, keep, past.horizon, past.reached if dry_run else after.horizon) | {
             "versions": sum(each.versions for each in done),
             "rows": sum(each.rows for each in done),
@@ -82,4 +82,4 @@ def waiting(row: Mapping[str, Any]) -> str:
 
 
 def _row(topology: str, keep: Keep | None, before: int, horizon: int) -> dict[str, Any]:
-    return {"topology": topology, "keep": told(keep), "horizon_before": before, "horizon": horizon}
+    return {"topology": topology, "keep": describe_keep(keep), "horizon_before": before, "horizon": horizon}

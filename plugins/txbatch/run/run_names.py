@@ -50,7 +50,7 @@ def restates(name: str, asked: Sequence[Restate], *, each_by_name: bool = False)
 
 
 @contextmanager
-def held(locks: RunLocks, topology: str, run: Run) -> Iterator[Run]:
+def hold(locks: RunLocks, topology: str, run: Run) -> Iterator[Run]:
     """Context manager. Hold the name of the run, or its call, until the block ends; LeaseHeld while another process does."""
     with locks.hold(topology, call_of(run.name)) as mine:
         if not mine:

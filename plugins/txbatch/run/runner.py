@@ -17,14 +17,14 @@ from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
 from txbatch.core.protocol.ports import Application, Job
 from txbatch.core.protocol.restate import how_to_restate
-from txbatch.core.text import told_txids
+from txbatch.core.text import list_txids
 from txbatch.core.topology.topology import Topology
 from txbatch.run import run_names
 from txbatch.run.advance import Advance
-from txbatch.run.pipeline import Succeed, Trains
-from txbatch.run.run_names import call_of, held
+from txbatch.run.pipeline import Pipeline, Succeed
+from txbatch.run.run_names import call_of, hold
 from txbatch.run.steps import Steps
-from txbatch.run.unfinished import Leftovers
+from txbatch.run.unfinished import UnfinishedBatches
 
 log = logging.getLogger(__name__)
 # Which files of a batch's source differ from its plan, which is not committed yet.
@@ -102,7 +102,7 @@ class Runner:
             self.steps.check_restate(run)
         if run_id is None:
             yield from self._unfinished()
-        if run_id is None and len(runs) > 1 and bulk.why_not(self.job.topology) is None:
+        if run_id is None and len(runs) > 1 and bulk.reason_against(self.job.topology) is None:
             yield from self._in_trains(Run(call_of(runs[0].name)), iter(runs))
         else:
             yield from self._alone(runs)
@@ -122,7 +122,7 @@ class Runner:
             done = [head.own for head in ledger.heads(topology, runs)]
             if not done or not all(batch is not None and batch.succeeded for batch in done):
                 return runs
-            counted = told_txids(batch.txid for batch in done if batch)
+            counted = list_txids(batch.txid for batch in done if batch)
             log.warning("%s: the same was asked before, and counted as %s; it is counted again", topology, counted)
         raise AssertionError("numbers do not end")
 
@@ -148,22 +148,24 @@ class Runner:
             replace(call, name=name, interval=each)
             for name, each in zip(run_names.names(call.name), intervals, strict=False)
         )
-        if why := bulk.why_not(self.job.topology):
+        if why := bulk.reason_against(self.job.topology):
             log.info("%s: batches are emitted one by one: %s", self.job.topology.name, why)
             yield from self._one_by_one(call, runs, until_idle=until_idle)
         else:
             yield from self._in_trains(call, runs, until_idle=until_idle)
 
     def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
-        with held(self.steps.locks, self.job.topology.name, call):
-            trains = Trains(self.steps, self.application, self._finish, self.succeed, self._planned_behind, self.found)
+        with hold(self.steps.locks, self.job.topology.name, call):
+            trains = Pipeline(
+                self.steps, self.application, self._finish, self.succeed, self._planned_behind, self.found
+            )
             yield from trains.run(runs, until_idle=until_idle)
 
     def _planned_behind(self, number: int) -> None:
         self.behind = number
 
     def _one_by_one(self, call: Run, runs: Iterator[Run], *, until_idle: bool) -> Iterator[Batch]:
-        with held(self.steps.locks, self.job.topology.name, call):
+        with hold(self.steps.locks, self.job.topology.name, call):
             for run in runs:
                 done = self._finish(run)
                 yield from done
@@ -173,12 +175,12 @@ class Runner:
     def _alone(self, runs: Iterable[Run]) -> Iterator[Batch]:
         """Yield the batches of runs, each of which is held by its own name."""
         for run in runs:
-            with held(self.steps.locks, self.job.topology.name, run):
+            with hold(self.steps.locks, self.job.topology.name, run):
                 done = self._finish(run)
             yield from done
 
     def _unfinished(self) -> Iterator[Batch]:
-        return Leftovers(self.steps, self.application, self._finish).finished()
+        return UnfinishedBatches(self.steps, self.application, self._finish).finished()
 
     def _finish(self, run: Run) -> list[Batch]:
         """Bring the run's batch through all steps; return what it adopted and its own, none for nothing new."""

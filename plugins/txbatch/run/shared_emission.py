@@ -15,7 +15,7 @@ from typing import assert_never
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.protocol.decisions import Wait, waited_for
 from txbatch.core.protocol.ports import Application, RunLocks
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.run.bulk import Planned, emit_ahead
 from txbatch.run.steps import Steps
 
@@ -118,7 +118,7 @@ def emit_for_others(steps: Steps, run: Run, application: Application) -> None:
             if not (waiting := _waiting(steps, run)):
                 return
             batch, its_run = waiting[0]
-            log.info("%s: emits txid %s for %s", batch.topology, batch.txid, shown(its_run.name))
+            log.info("%s: emits txid %s for %s", batch.topology, batch.txid, one_line(its_run.name))
             steps.emit_batch(batch, its_run, application.emit)
         except Exception as error:
             if application.killed:

@@ -21,15 +21,15 @@ from txbatch.core.errors import (
     TransientError,
     TxbatchError,
 )
-from txbatch.core.naming import told
+from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, restate
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.ledger import Committed, Ledger
 from txbatch.core.protocol.planning import plan_restate
-from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeated
-from txbatch.core.text import shown
+from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeat
+from txbatch.core.text import one_line
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.look_ups import export
 from txbatch.run.lease import attempt_kept_alive
@@ -47,7 +47,7 @@ class Steps:
     ledger: Ledger
     staging: Staging
     locks: RunLocks
-    repeat: Repeat = repeated
+    repeat: Repeat = repeat
 
     def register(self) -> None:
         """Make the topology known to the ledger; SchemaMismatch when its history is another's (R2, R23)."""
@@ -268,14 +268,14 @@ class Steps:
 
 
 def _say_planned(batch: Batch, run: Run, level: int) -> None:
-    log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, shown(run.name))
+    log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, one_line(run.name))
     failpoints.hit("initialize.planned")
 
 
 def _tell_spout(stream: Stream, batch: Batch) -> None:
     """Tell a spout of a committed batch; TransientError for what its coordinator raises, unless that is an error of ours."""
     with (
-        told(f"{batch.topology}: txid {batch.txid} is committed; success() of stream {stream.name!r}"),
+        naming_stream(f"{batch.topology}: txid {batch.txid} is committed; success() of stream {stream.name!r}"),
         closing(stream.spout.coordinator()) as spout_coordinator,
     ):
         spout_coordinator.success(batch.txid)

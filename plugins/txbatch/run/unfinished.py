@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import bulk
-from txbatch.core.protocol.bulk_size import Weight
+from txbatch.core.protocol.bulk_size import JobSize
 from txbatch.core.protocol.ledger import Unfinished
 from txbatch.core.protocol.ports import Application
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.run.bulk import Planned, emit_ahead
-from txbatch.run.run_names import RUN_PREFIX, call_of, held
+from txbatch.run.run_names import RUN_PREFIX, call_of, hold
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class UnfinishedBatches:
     """Finishes what was left. `finish` brings a run's batch through all steps, and returns what came of it."""
 
     steps: Steps
@@ -34,8 +34,8 @@ class Leftovers:
         self.steps.register()
         while found := self.steps.ledger.oldest_unfinished(name, RUN_PREFIX, above=txid):
             txid = found.txid
-            with held(self.steps.locks, name, found.run) as run:
-                log.info("%s: finishing what %s began", name, shown(run.name))
+            with hold(self.steps.locks, name, found.run) as run:
+                log.info("%s: finishing what %s began", name, one_line(run.name))
                 if (call := call_of(run.name)) not in tried:
                     tried.add(call)
                     emit_ahead(self.steps, self.application, self._planned_by(found))
@@ -47,7 +47,7 @@ class Leftovers:
     def _planned_by(self, found: Unfinished | None) -> list[Planned]:
         """Return what the call of an unfinished batch planned and did not emit, from that batch on: as many as one job takes."""
         name, ledger, planned = self.steps.job.topology.name, self.steps.ledger, list[Planned]()
-        call, weight = found and call_of(found.run.name), Weight(self.steps.job.topology)
+        call, weight = found and call_of(found.run.name), JobSize(self.steps.job.topology)
         while found and call_of(found.run.name) == call and len(planned) < bulk.BATCHES_MAX and not weight.full:
             batch = ledger.batch(name, found.txid)
             if batch.status is BatchStatus.PLANNED:

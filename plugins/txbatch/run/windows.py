@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from txbatch.core.corrections.window_retention import Leaving, Windows
-from txbatch.core.topology.kept_windows import Left, told_time, which
+from txbatch.core.topology.kept_windows import Left, describe_time, which
 
 Row = dict[str, Any]
 
 
-def let_go(windows: Windows, topology: str, *, dry_run: bool = False, horizon: int | None = None) -> list[Row]:
+def leave(windows: Windows, topology: str, *, dry_run: bool = False, horizon: int | None = None) -> list[Row]:
     """Let the windows of a topology's states leave that may, and return a row for each; of a dry run as of a `horizon`."""
     done: dict[str, list[Left]] = {}
     if dry_run:
@@ -25,11 +25,11 @@ def let_go(windows: Windows, topology: str, *, dry_run: bool = False, horizon: i
     return [_row(each, done.get(each.state, []), each.since) for each in found]
 
 
-def told(row: Mapping[str, Any]) -> str:
+def describe_windows(row: Mapping[str, Any]) -> str:
     """Return what became of a state's windows, in a line.
 
     >>> row = {"state": "hourly", "which": "that begin before 2026-01-05 10:00 UTC", "windows": 3, "records": 12}
-    >>> told({**row, "waits_for": None})
+    >>> describe_windows({**row, "waits_for": None})
     "state 'hourly': its windows that begin before 2026-01-05 10:00 UTC have left, 3 of them now (12 records)"
     """
     of = f"state {row['state']!r}: its windows"
@@ -48,7 +48,7 @@ def _row(leaving: Leaving, done: list[Left], before: int | None) -> Row:
     return {
         "state": leaving.state,
         "keep": str(leaving.kept),
-        "left_before": None if before is None else told_time(before),
+        "left_before": None if before is None else describe_time(before),
         "which": None if before is None else which(leaving.kept, before),
         "windows": sum(each.windows for each in done),
         "records": sum(each.records or 0 for each in done) if known else None,

@@ -14,7 +14,7 @@ from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.records.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
 from txbatch.core.records.sql import spark_name, spark_text
 from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedSpout
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.late import LateState
 from txbatch.core.topology.nodes import Failed, Source
 from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
@@ -27,7 +27,7 @@ from txbatch.core.windows.watermark import MERGE
 from txbatch.spark.appended import appended
 from txbatch.spark.failures import FunctionFailed, failed_expression, in_our_words
 from txbatch.spark.frames import nothing
-from txbatch.spark.observed_rows import Counted
+from txbatch.spark.observed_rows import ObservedRecords
 from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
 from txbatch.spark.reader import BatchReader
@@ -55,7 +55,7 @@ class BatchAggregator:
     aggregate: PersistentAggregate
     readers: Mapping[str, BatchReader]
     tables: Tables = field(default_factory=Tables)
-    _counted: list[tuple[str, Counted]] = field(default_factory=list)
+    _counted: list[tuple[str, ObservedRecords]] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -165,7 +165,7 @@ class BatchAggregator:
         records = records.selectExpr(*([_of(root)] if parted else carried(records)), *names)
         if places is not None or not reader.says_records or self._one_for_one is not None:
             return records
-        counted = Counted.of(records)
+        counted = ObservedRecords.of(records)
         self._counted.append((root.name, counted))
         return counted.frame
 
@@ -222,7 +222,7 @@ class BatchAggregator:
             return bad
         problem, part = in_our_words(error, show=self.show), failed_expression(error)
         of = dict.fromkeys(name for name, sql in self._expressions() if part and part in sql)
-        return type(problem)(f"{' or '.join(of)}, {shown(part)}: {problem}") if of else problem
+        return type(problem)(f"{' or '.join(of)}, {one_line(part)}: {problem}") if of else problem
 
     def _expressions(self) -> Iterator[tuple[str, str]]:
         """Yield the job's SQL expressions, each behind what it is of."""

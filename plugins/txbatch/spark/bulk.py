@@ -19,7 +19,7 @@ from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter
 from txbatch.core.topology.stream import Stream
 from txbatch.spark.aggregate import BatchAggregator
-from txbatch.spark.driver_memory import Bound
+from txbatch.spark.driver_memory import DriverBound
 from txbatch.spark.frames import of_rows
 from txbatch.spark.interval_check import micros, refused
 from txbatch.spark.reader import BatchReader, emitter_of
@@ -32,7 +32,7 @@ _PIECE, _START, _END = "_txbatch_piece", "_txbatch_start", "_txbatch_end"
 
 
 @contextmanager
-def opened_fused(
+def open_bulk(
     spark: SparkSession, stream: Stream, as_one: Assignment, attempts: Sequence[Assignment]
 ) -> Iterator[FusedReader]:
     """Context manager. Yield a reader of one stream of several batches, and close its emitter when the block ends."""
@@ -123,7 +123,7 @@ class FusedReader(BatchReader):
 
 def partials_of_each(aggregator: BatchAggregator, txids: Sequence[int]) -> dict[int, pa.Table]:
     """Return the partials of each of these batches, as it alone would have them. TooMuch for more than the driver takes."""
-    bound = Bound(aggregator.aggregate, ROWS_MAX, PARTIALS_BYTES_MAX)
+    bound = DriverBound(aggregator.aggregate, ROWS_MAX, PARTIALS_BYTES_MAX)
     found = bound.taken(aggregator.partials(), str(aggregator)).sort_by(OF_FIELD.name)
     cut, at = {}, 0
     for count in pc.value_counts(found[OF_FIELD.name]).to_pylist():

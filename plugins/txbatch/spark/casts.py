@@ -22,17 +22,17 @@ _KEPT = {
 def check_kept(what: str, given: Sequence[tuple[str, str]], fields: Sequence[Field]) -> None:
     """DefinitionError for an expression, given with its type, that the type declared for it would round or cut."""
     for (expression, type_), field in zip(given, fields, strict=True):
-        if not kept(type_, field.type):
+        if not keeps(type_, field.type):
             raise DefinitionError(
                 f"{what} {expression!r} is {type_}, {field.name!r} is declared {field.type}, which would round or cut it: "
                 f"declare {type_}, or say cast(... as {field.type}) in the expression"
             )
 
 
-def kept(given: str, declared: str) -> bool:
+def keeps(given: str, declared: str) -> bool:
     """True if a cast keeps every value or fails. Both types are written as Spark names them.
 
-    >>> kept("int", "bigint"), kept("bigint", "int"), kept("decimal(10,3)", "decimal(10,2)"), kept("timestamp", "date")
+    >>> keeps("int", "bigint"), keeps("bigint", "int"), keeps("decimal(10,3)", "decimal(10,2)"), keeps("timestamp", "date")
     (True, True, False, False)
     """
     if given in (declared, "void") or declared == "string":

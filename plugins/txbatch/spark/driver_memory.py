@@ -29,7 +29,7 @@ class TooMuch(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class DriverBound:
     """So many rows of a state's partials come to the driver at once, and so many bytes."""
 
     aggregate: PersistentAggregate
@@ -48,7 +48,7 @@ class Bound:
 
     def _weighed(self, frame: DataFrame, what: str) -> pa.Table:
         """Do the same where rows may have any length, such as a sketch has: they are weighed before they come."""
-        with _kept(frame):
+        with _persist(frame):
             shares = self._shares(frame)
             if sum(shares.values()) > 1:
                 raise TooMuch(what, shares)
@@ -79,7 +79,7 @@ class Bound:
 
 
 @contextmanager
-def _kept(frame: DataFrame) -> Iterator[None]:
+def _persist(frame: DataFrame) -> Iterator[None]:
     """Context manager. Let Spark keep the rows while they are looked at more than once."""
     frame.persist()
     try:

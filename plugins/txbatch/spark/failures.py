@@ -16,7 +16,7 @@ from txbatch.core import errors
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
 from txbatch.core.records.functions import is_of_record
 from txbatch.core.records.own_code import is_own
-from txbatch.core.text import shown_record, text_of
+from txbatch.core.text import describe_record, text_of
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: \w{5}.*$| If necessary set .*$| Use [`']?try_.*$")
@@ -194,4 +194,4 @@ def raise_for(error: Exception, record: Mapping[str, Any], of: str, *, show: boo
 def _record_note(error: Exception, record: Mapping[str, Any], *, show: bool) -> str:
     """Return the record's digest, unless a disk, a network or memory may be at fault, and the record, if it may be shown."""
     digest = hashlib.sha256(repr(record).encode(errors="surrogatepass")).hexdigest() if is_of_record(error) else ""
-    return f"txbatch record {digest}: {shown_record(record) if show else ''}"
+    return f"txbatch record {digest}: {describe_record(record) if show else ''}"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ObservedRecords:
     """Records that are counted whenever they are read. Spark reads `frame` for that row by row, in its slower way."""
 
     records: DataFrame
@@ -18,7 +18,7 @@ class Counted:
     observation: Observation
 
     @classmethod
-    def of(cls, records: DataFrame) -> Counted:
+    def of(cls, records: DataFrame) -> ObservedRecords:
         """Return the records with a counter, to be read once."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F

@@ -43,7 +43,7 @@ from txbatch.core.topology.walks import needs_ask, parted
 from txbatch.spark.casts import check_kept
 from txbatch.spark.python_functions import Called, run_failed, run_python
 from txbatch.spark.reducers import reduced
-from txbatch.spark.row_by_row import checked
+from txbatch.spark.row_by_row import check_rows
 from txbatch.spark.state_query import Tables, state_query
 from txbatch.spark.within_batch import aggregate, carried, first_n, join, numbered
 
@@ -55,14 +55,14 @@ NO_TABLES = Tables()
 WHERE = "_txbatch_where_"  # with a number: whether a record counts for one of the values
 
 
-class Read(Protocol):
+class ReadRecords(Protocol):
     """Gives the records of a source; `parted`: with the field `OF_FIELD` in front, which says of which partition each is."""
 
     def __call__(self, source: Source, /, *, parted: bool = False) -> DataFrame:
         """Return the records."""
 
 
-def run_operations(node: Node, read: Read, tables: Tables = NO_TABLES) -> DataFrame:
+def run_operations(node: Node, read: ReadRecords, tables: Tables = NO_TABLES) -> DataFrame:
     """Return the node's records, with exactly its fields and types, behind the partition where `read` gives it.
 
     `tables` are what its look-ups see.
@@ -74,7 +74,7 @@ def run_operations(node: Node, read: Read, tables: Tables = NO_TABLES) -> DataFr
     return frame.selectExpr(*kept, *(f"cast({name} as {type_}) as {name}" for name, type_ in names))
 
 
-def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
+def _frame(node: Node, read: ReadRecords, tables: Tables) -> DataFrame:
     match node:
         case Source():
             return read(node)
@@ -94,7 +94,7 @@ def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
             return run_step(_frame(step.before, read, tables), step, tables)
 
 
-def _failed(step: Node, read: Read, tables: Tables) -> DataFrame:
+def _failed(step: Node, read: ReadRecords, tables: Tables) -> DataFrame:
     """Return the rows of a quarantine of the records for which a step's function fails."""
     rows = rows_of(step)
     if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
@@ -127,7 +127,7 @@ def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> 
         return run_python(frame, step.fields, Called(operation_of(step), rows, step.show_records, quarantined))
     match step:
         case Filter(condition=str(condition)):
-            return checked(frame, "filter", [condition], lambda records: records.filter(condition))
+            return check_rows(frame, "filter", [condition], lambda records: records.filter(condition))
         case Each(function=function):
             return _each(frame, _listed(function), step.appended)
         case Map(function=function):
@@ -164,7 +164,7 @@ def with_condition(
     """The records with one more column: whether the condition `of` something is true for them (null is not)."""
     if isinstance(condition, str):
         marked = f"coalesce({condition}, false) as {spark_name(name)}"
-        return checked(frame, of, [condition], lambda records: records.selectExpr("*", marked))
+        return check_rows(frame, of, [condition], lambda records: records.selectExpr("*", marked))
     holds = condition
     fields = [Field(column, type_) for column, type_ in frame.dtypes[len(carried(frame)) :]]
     made = [*fields, Field(name, "boolean")]
@@ -188,14 +188,14 @@ def _instant(micros: int | None) -> str:
 
 def _each(frame: DataFrame, function: Sequence[str], appended: Sequence[Field]) -> DataFrame:
     columns = _expressions(function, appended)
-    after = checked(frame, "each", function, lambda records: records.selectExpr("*", *columns))
+    after = check_rows(frame, "each", function, lambda records: records.selectExpr("*", *columns))
     _check_kept(frame, "each", function, appended)
     return after
 
 
 def _map(frame: DataFrame, function: Sequence[str], fields: Sequence[Field]) -> DataFrame:
     columns = _expressions(function, fields)
-    after = checked(frame, "map", function, lambda records: records.selectExpr(*carried(frame), *columns))
+    after = check_rows(frame, "map", function, lambda records: records.selectExpr(*carried(frame), *columns))
     _check_kept(frame, "map", function, fields)
     return after
 
@@ -204,7 +204,7 @@ def _flat_map(frame: DataFrame, function: Sequence[str], fields: Sequence[Field]
     generator = "inline" if len(fields) > 1 else "explode"
     names = ", ".join(spark_name(field.name) for field in fields)
     (expression,) = function
-    checked(frame, "flat_map", [expression], lambda records: records.selectExpr(expression))
+    check_rows(frame, "flat_map", [expression], lambda records: records.selectExpr(expression))
     return frame.selectExpr(*carried(frame), f"{generator}({expression}) as ({names})")
 
 

@@ -108,7 +108,7 @@ def together(grouped: DataFrame, owns: Sequence[Own], *, removable: bool = False
         for batch in batches:
             columns = dict(zip(names, batch.columns, strict=True))
             arrays = [column for name, column in columns.items() if name not in lists]
-            with garbage.not_looked_for():
+            with garbage.without_gc():
                 for own in owns:
                     arrays += _whole(own.aggregator, list(_listed(columns[own.column])), removable)
             yield pa.record_batch(arrays, names=[field.name for field in numbered])
@@ -143,7 +143,7 @@ class _Task:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the records, where they are asked for, and the partials."""
-        with garbage.not_looked_for():
+        with garbage.without_gc():
             yield from self._run(batches)
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

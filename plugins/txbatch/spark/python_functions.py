@@ -12,7 +12,7 @@ from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import Field
 from txbatch.core.records.functions import is_of_record
 from txbatch.core.sources.spout import PartitionedSpout
-from txbatch.core.text import shown_record
+from txbatch.core.text import describe_record
 from txbatch.core.topology import quarantine
 from txbatch.core.topology.nodes import Node, Source
 from txbatch.core.topology.python_steps import MISFIT_UNSHOWN, Row, Rows, operation_of
@@ -50,7 +50,7 @@ class Called:
 
     def refused(self, error: BadRecord, record: dict[str, Any]) -> BadRecord:
         """Return what is said of a record of which something is made that no field takes."""
-        what = f"{error}; the record is {shown_record(record)}" if self.shown else MISFIT_UNSHOWN
+        what = f"{error}; the record is {describe_record(record)}" if self.shown else MISFIT_UNSHOWN
         return BadRecord(f"{self.of}: {what}")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(
+def open_reader(
     spark: SparkSession, stream: Stream, assignment: Assignment, exported: str | None = None
 ) -> Iterator[BatchReader]:
     """Context manager. Yield a reader of one stream of a batch, and close its emitter when the block ends.

@@ -57,7 +57,7 @@ _WAYS_OUT = {
 }
 
 
-def checked(
+def check_rows(
     frame: DataFrame, operation: str, expressions: Sequence[str], apply: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
     """The frame after `apply`, which appends columns of these expressions or filters by one.

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,8 +64,8 @@ def check(given: Mapping[str, Any]) -> None:
         setting = by_name().get(name.removeprefix(_HADOOP))
         if setting is not None and setting.verdict is Verdict.REFUSED and str(value) != setting.value:
             raise DefinitionError(
-                f"Spark's setting {name} is {shown(value, _VALUE_MAX)} here: it can change what is counted, and cannot be pinned "
-                f"once Spark runs; leave it out of Spark's configuration, or let emit_batch={{'conf': ...}} set it to "
+                f"Spark's setting {name} is {one_line(value, _VALUE_MAX)} here: it can change what is counted, and cannot be "
+                f"pinned once Spark runs; leave it out of Spark's configuration, or let emit_batch={{'conf': ...}} set it to "
                 f"{setting.value or 'nothing'}"
             )
 
@@ -99,8 +99,8 @@ def _pin(spark: SparkSession, setting: Setting, found: str | None, *, by_default
 def _tell(setting: Setting, found: str) -> None:
     value = setting.value or "what Spark has without settings"
     print(
-        f"txbatch: Spark's setting {setting.name} is {shown(found, _VALUE_MAX)} here and does not count: it can change what is "
-        f"counted, so it is {value}",
+        f"txbatch: Spark's setting {setting.name} is {one_line(found, _VALUE_MAX)} here and does not count: it can change what "
+        f"is counted, so it is {value}",
         flush=True,
     )
 

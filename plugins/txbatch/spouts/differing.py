@@ -6,7 +6,7 @@ import logging
 
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges, StreamPlan
-from txbatch.core.batch.planned_files import Counted, Entry
+from txbatch.core.batch.planned_files import Entry, PlannedFiles
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.verify import Recorded
 from txbatch.core.errors import TxbatchError
@@ -24,7 +24,7 @@ def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, st
     for name, planned in recorded.plan_again().streams.items():
         spout = topology.streams[name].spout if name in topology.streams else None
         if isinstance(spout, FileSpout | IntervalSpout):
-            counted = Counted(topology.name, name, spout.identity, _files(planned))
+            counted = PlannedFiles(topology.name, name, spout.identity, _files(planned))
             found += [(name, *each) for each in changes_of(counted, Looks()) if not each[1].startswith("empty")]
         if isinstance(spout, IntervalSpout):
             found += [(name, file, "appeared") for file in spout.appeared(planned.plan)]

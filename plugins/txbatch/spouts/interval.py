@@ -254,7 +254,7 @@ class IntervalSpout(PlainSpout):
         return {name: given[name] for name, default in defaults.items() if given.get(name, default) != default}
 
     def _options(self) -> formats.Options:
-        return formats.checked(self.format, self.options)
+        return formats.check_options(self.format, self.options)
 
     def _bounds(self) -> tuple[datetime, datetime]:
         first, last = (datetime.fromisoformat(each) for each in self.plausible)

@@ -22,7 +22,7 @@ _VERIFY = re.compile(rf"verify-(\w{{{TOKEN_CHARACTERS}}})")
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class StagingLeftovers:
     """Finds and removes them. A rebuild that runs holds its name, and keeps what it reads."""
 
     staging: Staging

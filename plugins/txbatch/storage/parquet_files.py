@@ -23,7 +23,7 @@ TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FolderState:
     """What a folder has: batches of a state up to a txid. `made` says when its topology was, `swaps` how often it was rebuilt."""
 
     state: str
@@ -70,7 +70,7 @@ class ParquetFiles:
         (self.folder / WRITING).mkdir(parents=True, exist_ok=True)
         mark = self._mark()  # before the ledger is asked, which never knows less than a mark that was there
         known = upstream.known(state.name)
-        now = Mark(state.name, known.made[0], len(known.replaced))
+        now = FolderState(state.name, known.made[0], len(known.replaced))
         if mark is None:
             self._note(now)
         else:
@@ -97,11 +97,11 @@ class ParquetFiles:
             os.fsync(file.fileno())
         return self._rename(mine, NAME.format(position))
 
-    def _mark(self) -> Mark | None:
+    def _mark(self) -> FolderState | None:
         """Return the folder's mark; None for an empty folder. TerminalError for one with files of nobody."""
         files = any(self.folder.glob("*.parquet"))  # before the mark, which is there before they are
         try:
-            return Mark(**json.loads((self.folder / MARK).read_text()))
+            return FolderState(**json.loads((self.folder / MARK).read_text()))
         except FileNotFoundError:
             if files:
                 raise self._not_ours("it has files, and no mark of whose they are") from None
@@ -109,7 +109,7 @@ class ParquetFiles:
         except (ValueError, TypeError) as error:
             raise self._not_ours(f"{MARK} cannot be read ({error})") from error
 
-    def _check(self, mark: Mark, now: Mark, names: Sequence[str | None], known: KnownState) -> None:
+    def _check(self, mark: FolderState, now: FolderState, names: Sequence[str | None], known: KnownState) -> None:
         """TerminalError for the mark of another state, or of what the ledger does not know any more."""
         if mark.state not in names or mark.made != now.made:
             raise self._not_ours(f"it has those of state {mark.state!r} of a topology that was made {mark.made}")
@@ -122,7 +122,7 @@ class ParquetFiles:
             "another"
         )
 
-    def _note(self, mark: Mark) -> None:
+    def _note(self, mark: FolderState) -> None:
         """Keep a mark, behind the files that it tells of. An older one, of somebody late, lets batches be written again."""
         made = self.folder / WRITING / f"mark-{uuid4().hex}"
         made.write_text(json.dumps(asdict(mark)) + "\n")

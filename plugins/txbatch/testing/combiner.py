@@ -19,7 +19,7 @@ from txbatch.core.records.comparing import key_of
 from txbatch.core.records.declared import fields_ddl, values_of
 from txbatch.core.records.fields import Field, array_of, parse_fields
 from txbatch.core.records.python_types import fitted, misfit
-from txbatch.core.text import shown_record
+from txbatch.core.text import describe_record
 from txbatch.direct.functions import init_of
 from txbatch.testing.values import some_value
 
@@ -119,7 +119,7 @@ class _Check:
         try:
             made = init_of(self.aggregator, record)
         except BadFunction as error:
-            self._fail(f"for the record {shown_record(record)}, {error}")
+            self._fail(f"for the record {describe_record(record)}, {error}")
         except BadRecord:
             return None
         self.taken += 1

@@ -14,7 +14,7 @@ from txbatch.core.records.declared import fields_ddl, given_values
 from txbatch.core.records.fields import Field, parse_fields
 from txbatch.core.sources.batch_spout import PlainSpout
 from txbatch.core.sources.spout import PartitionedSpout, Spout, SpoutKind
-from txbatch.core.text import RECORD_MAX, shown
+from txbatch.core.text import RECORD_MAX, one_line
 from txbatch.direct.functions import record_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Feeder(Spout):
         values = given_values(record, [field.name for field in fields])
         if values is None:
             raise BadRecord(
-                f"{type(self).__name__}: record {shown(repr(record), RECORD_MAX)} has not the fields {self.fields!r}"
+                f"{type(self).__name__}: record {one_line(repr(record), RECORD_MAX)} has not the fields {self.fields!r}"
             )
         for value, field in zip(values, fields, strict=True):
             arrow_array([value], field, f"{type(self).__name__} was fed")

@@ -29,7 +29,7 @@ from txbatch.core.records.comparing import order_of
 from txbatch.core.sources.spout import Spout
 from txbatch.core.state.append import COPY, RECORD
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.core.topology.sessions import joined
+from txbatch.core.topology.sessions import join_pieces
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.window import Window
 from txbatch.launch.expressions import check_expressions
@@ -147,7 +147,7 @@ class LocalTopology:
         if state not in self._ledger.tables.states:
             return []
         stored = {key: (row.value, row.txid) for key, row in self._ledger.rows(state).items() if row.value is not None}
-        told = [_row(aggregate, key, partial) for key, (partial, _) in joined(aggregate, stored).items()]
+        told = [_row(aggregate, key, partial) for key, (partial, _) in join_pieces(aggregate, stored).items()]
         return sorted(told, key=lambda row: order_of(row.values()))
 
     def ask(self, query: str, questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
@@ -207,7 +207,7 @@ def _ended(batches: Iterable[Batch], dies_at: str | None) -> tuple[int, ...]:
     if dies_at is not None and dies_at not in POINTS:
         raise DefinitionError(f"dies_at is {dies_at!r}; a batch may die at {', '.join(POINTS)}")
     try:
-        with failpoints.watched(_killed_at(dies_at)):
+        with failpoints.watch(_killed_at(dies_at)):
             ended.update((batch.txid, None) for batch in batches)
     except _Died:
         return tuple(ended)

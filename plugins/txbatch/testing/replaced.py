@@ -14,7 +14,7 @@ from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
 from txbatch.core.sources.spout import PartitionedSpout, Spout
-from txbatch.core.topology.checks import checked
+from txbatch.core.topology.checks import check_aggregate
 from txbatch.core.topology.late import LateState
 from txbatch.core.topology.look_up import LiveState, StaticState
 from txbatch.core.topology.nodes import (
@@ -67,7 +67,7 @@ def replaced(
     for aggregate in topology.aggregates:
         # what fails and what is late is kept by states that the new topology makes of its own steps
         if not isinstance(aggregate.stream, Failed) and not isinstance(aggregate.state, LateState):
-            new.add(checked(parts.aggregate(aggregate)))
+            new.add(check_aggregate(parts.aggregate(aggregate)))
     _check_known("Spark SQL expression", functions, parts.used)
     if parts.needs:
         raise DefinitionError(

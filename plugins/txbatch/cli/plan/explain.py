@@ -8,10 +8,10 @@ from typing import Any, assert_never
 
 from txbatch.core.batch.plan import BatchPlan, Ranges
 from txbatch.core.batch.transaction import Batch, Metadata, Run
-from txbatch.core.protocol.bulk import why_not
+from txbatch.core.protocol.bulk import reason_against
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Adopt, PlanNew, Use, Wait, decide_initialize, may_adopt
-from txbatch.core.protocol.event_time import fixed
+from txbatch.core.protocol.event_time import pin_watermarks
 from txbatch.core.protocol.interval_warnings import of_closed
 from txbatch.core.protocol.ledger import Head, Ledger
 from txbatch.core.protocol.planning import plan_batch
@@ -85,7 +85,7 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes:
         "topology": topology.name,
         "guarantees": guarantees(topology),
         "in_flight": list(map(_batch, head.pending)),
-        "one_by_one": why_not(topology),
+        "one_by_one": reason_against(topology),
         "next": {"does": sentence(step), **_fields(step)},
         "warnings": list(_warnings(ledger, topology, run, step)),
     }
@@ -94,7 +94,7 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes:
 def _warnings(ledger: Ledger, topology: Topology, run: Run, step: NextStep) -> Iterator[str]:
     """Yield what a run would say of its interval."""
     if isinstance(step, PlanNext) and run.interval is not None:
-        planned = fixed(step.metadata, topology.watermarks, {}, run.interval.end, topology.behind)
+        planned = pin_watermarks(step.metadata, topology.watermarks, {}, run.interval.end, topology.behind)
         yield from of_closed(topology, run.interval, BatchPlan.from_json(planned), ledger.closed_to(topology.name))
 
 

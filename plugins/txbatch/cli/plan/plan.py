@@ -14,14 +14,14 @@ from txbatch.cli.plan.explain import appeared, preview
 from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, prints_rows, show_plan
-from txbatch.cli.retention import kept
+from txbatch.cli.retention import stored_policy
 from txbatch.core.batch.transaction import Run
 from txbatch.formats.changes import changed
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.launch.job_search import jobs_above
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.run.run_names import RUN_PREFIX
 
 
@@ -85,9 +85,9 @@ def plan(
     finishes = RUN_PREFIX if run_id is None else ""
     ledger = PostgresLedger(engine, jobs=jobs_above(engine, loaded.path.parent))
     found = preview(ledger, loaded.topology, run, loaded.name, finishes=finishes)
-    found |= kept(engine, loaded.topology)
+    found |= stored_policy(engine, loaded.topology)
     found["changed"] = [
-        *changed(Reader(engine).counted(loaded.topology.name)),
+        *changed(LedgerReader(engine).counted(loaded.topology.name)),
         *appeared(loaded.topology, found["next"]),
     ]
     return [found]

@@ -13,7 +13,7 @@ from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
 from txbatch.core.errors import TransientError
 from txbatch.core.protocol.restate import check_whole
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.rebuild_preview import differences, extent, newest
@@ -80,7 +80,7 @@ def show_rebuild(row: Mapping[str, Any]) -> None:
         f"{row['records']:,} records{took}"
     )
     for told in [*row["changes"], *([row["running"]] if row["running"] else [])]:
-        click.echo(shown(f"{row['rebuilds']}: {told}"))
+        click.echo(one_line(f"{row['rebuilds']}: {told}"))
     print_table(row["reads"])
     counted = row["counted"]
     which = (
@@ -96,7 +96,7 @@ def show_rebuild(row: Mapping[str, Any]) -> None:
         for each in state["examples"][:SHOWN]:
             before, after = values_told(each["stored"]), values_told(each["recomputed"])
             side = after if state["changed"] is None else f"{before} -> {after}"
-            click.echo(shown(f"{state['state']}, {key_told(each)}: {side}"))
+            click.echo(one_line(f"{state['state']}, {key_told(each)}: {side}"))
         if (more := (state["after"] or 0) - min(len(state["examples"]), SHOWN)) > 0:
             click.echo(f"{state['state']}: and {more:,} more keys")
     click.echo("nothing is stored")

@@ -16,7 +16,7 @@ from txbatch.core.corrections.verify import EmitAgain, Unverifiable
 from txbatch.core.errors import TransientError
 from txbatch.core.protocol.planning import plan_restate
 from txbatch.core.protocol.restate import check_whole
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.postgres.corrections.restate_preview import Effect, effects
 from txbatch.run.steps import Steps
@@ -102,6 +102,6 @@ def show_restate(row: Mapping[str, Any]) -> None:
     for state in row["states"]:
         for each in state["examples"]:
             stored, again = sides_told(each)
-            click.echo(shown(f"{state['state']}, {key_told(each)}: {stored} -> {again}"))
+            click.echo(one_line(f"{state['state']}, {key_told(each)}: {stored} -> {again}"))
         if (more := state["keys_changed"] - len(state["examples"])) > 0:
             click.echo(f"{state['state']}: and {more:,} more keys; nothing is stored")

@@ -20,7 +20,7 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.grants import check_rights
 from txbatch.postgres.database.migrate import check_migrated, has_ledger, migrations
-from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.tables import definitions
 from txbatch.storage.staging import Staging
 
@@ -54,7 +54,7 @@ def _ledger(where: settings.Settings) -> Engine:
 
 
 def _server(engine: Engine) -> str:
-    server = Reader(engine).server()
+    server = LedgerReader(engine).server()
     right = "may" if server["may_create"] else "may NOT"
     who = f"user {server['user']} {right} create schemas"
     return f"PostgreSQL {server['version']}, database {server['database']}, {who}"

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from txbatch import __version__, settings
 from txbatch.core.errors import DefinitionError
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.places import packaged, project_root
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def _check_free(folder: Path) -> None:
     found = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
     if found:
         more = f" and {len(found) - _CITED} more" if len(found) > _CITED else ""
-        names = ", ".join(shown(name, 60) for name in found[:_CITED])
+        names = ", ".join(one_line(name, 60) for name in found[:_CITED])
         raise DefinitionError(f"{folder} is not empty, {names}{more} is in the way: name another folder, or empty it")
 
 

@@ -349,7 +349,7 @@ class Merger:
         return self.checked(reduce(self.on_the_way, rows))
 
 
-def folded(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:
+def folded_columns(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:
     """Return a PostgreSQL aggregate over all rows of one key, for each of its columns."""
     return [sql for merge, at in grouped(merges) for sql in merge.rows_sql(columns[at])]
 

@@ -11,7 +11,7 @@ from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.merge import Partial, RowMerge
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError, TerminalError, TxbatchError
 from txbatch.core.records.fields import FLOATING_TYPES, Field, checked_array, checked_type, parse_fields
-from txbatch.core.records.functions import is_of_record, told
+from txbatch.core.records.functions import describe_error, is_of_record
 from txbatch.core.records.python_types import all_fit, misfit
 from txbatch.core.text import repr_of
 
@@ -173,7 +173,7 @@ class OwnCombiner(CombinerAggregator):
             )
 
     def _raised(self, what: str, error: Exception) -> BadFunction:
-        return BadFunction(f"{self.of}: {what} raised {told(error, show=self.show)}; mend the job")
+        return BadFunction(f"{self.of}: {what} raised {describe_error(error, show=self.show)}; mend the job")
 
     def checked(self, function: str, partial: Any) -> Partial:
         """Return what a function returned, if it is a partial of the declared types; else BadFunction."""

@@ -11,7 +11,7 @@ from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
 from txbatch.core.records.comparing import key_of
 from txbatch.core.records.fields import checked_type
 from txbatch.core.records.python_types import misfit
-from txbatch.core.text import repr_of, shown, shown_record, text_of
+from txbatch.core.text import describe_record, one_line, repr_of, text_of
 
 Record = dict[str, Any]
 _SHOWN_MAX = 100
@@ -77,7 +77,7 @@ class Reducing:
             raise
         except Exception as error:
             told = (
-                f"{type(error).__name__}: {text_of(error)} for the record {shown_record(record)}"
+                f"{type(error).__name__}: {text_of(error)} for the record {describe_record(record)}"
                 if self.show
                 else type(error).__name__
             )
@@ -86,7 +86,7 @@ class Reducing:
     def _checked(self, name: str, value: Any) -> Any:
         type_ = str(self.reducers[name].result)
         if why := misfit(value, type_):
-            told = shown(repr_of(value), _SHOWN_MAX) if self.show else f"a {type(value).__name__}"
+            told = one_line(repr_of(value), _SHOWN_MAX) if self.show else f"a {type(value).__name__}"
             raise BadRecord(
                 f"{self.of} {name}: made {told}, declared {type_}: {why}; convert it there, or declare another type"
             )

@@ -10,7 +10,7 @@ from txbatch.core.aggregates.collect import checked_size
 from txbatch.core.aggregates.merge import Partial, Top
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import Field
-from txbatch.core.records.ordered_texts import BETWEEN, BETWEEN_SQL, ordered_text, ordered_text_sql, shown
+from txbatch.core.records.ordered_texts import BETWEEN, BETWEEN_SQL, decode, ordered_text, ordered_text_sql
 from txbatch.core.records.sql import pg_text, spark_name, spark_text
 from txbatch.core.records.where import Condition
 
@@ -77,7 +77,7 @@ class TopNBy(CombinerAggregator):
 
     def _shown(self, row: str) -> dict[str, Any]:
         """A row by its fields, in the order of jsonb: the shorter name first."""
-        found = {name: shown(text) for name, text in zip(self.inputs, row.split(BETWEEN), strict=True)}
+        found = {name: decode(text) for name, text in zip(self.inputs, row.split(BETWEEN), strict=True)}
         return {name: found[name] for name in sorted(self.fields, key=lambda name: (len(name.encode()), name.encode()))}
 
     @property

@@ -13,7 +13,7 @@ Entry = int | Sequence[int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class PlannedFiles:
     """What one plan, or all of them, says of the files below a source's root; `restates`: a restate made it (R17)."""
 
     topology: str

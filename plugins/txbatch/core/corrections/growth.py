@@ -4,13 +4,13 @@ A month is of 30 days. Where batches are by time, their intervals say how many t
 were planned. Nothing is said where either is not known, or how many bytes a contribution takes.
 
 >>> from datetime import UTC
->>> hours = [Counted(datetime(2026, 1, 1, hour, tzinfo=UTC), timedelta(hours=1), {"hourly": 100_000}) for hour in range(5)]
->>> found = growth(hours, [Stored("hourly", 75_000_000, 500_000)])
+>>> hours = [BatchGrowth(datetime(2026, 1, 1, hour, tzinfo=UTC), timedelta(hours=1), {"hourly": 100_000}) for hour in range(5)]
+>>> found = growth(hours, [StoredSize("hourly", 75_000_000, 500_000)])
 >>> found
 Growth(batches=720, contributions=72000000, size=10800000000)
->>> told(found, None)
+>>> describe_growth(found, None)
 'a month of 720 batches keeps 72,000,000 contributions, about 11 GB, for ever; by keep=Keep(days=30) gc leaves a month of them'
->>> told(found, Keep(txids=24))
+>>> describe_growth(found, Keep(txids=24))
 'a month of 720 batches makes 72,000,000 contributions, about 11 GB; of them gc leaves about 360 MB: the last 24 txids'
 """
 
@@ -33,7 +33,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class BatchGrowth:
     """A committed batch: when it was planned, how long its interval is, and how many keys of each state it changed."""
 
     planned_at: datetime
@@ -42,7 +42,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSize:
     """What the contributions of a state take on disk, and how many there are."""
 
     state: str
@@ -59,7 +59,7 @@ class Growth:
     size: int
 
 
-def growth(last: Sequence[Counted], stored: Sequence[Stored]) -> Growth | None:
+def growth(last: Sequence[BatchGrowth], stored: Sequence[StoredSize]) -> Growth | None:
     """Return what a month comes to, by the last batches of a topology; None where that is not known."""
     batches = _in_a_month(last)
     sizes = {each.state: each.size / each.rows for each in stored if each.size and each.rows and each.rows >= ROWS_MIN}
@@ -69,7 +69,7 @@ def growth(last: Sequence[Counted], stored: Sequence[Stored]) -> Growth | None:
     return Growth(round(batches), round(sum(rows.values())), round(sum(rows[state] * sizes[state] for state in sizes)))
 
 
-def told(found: Growth, keep: Keep | None) -> str:
+def describe_growth(found: Growth, keep: Keep | None) -> str:
     """Return in words what a month keeps, and what a policy leaves of it, or could."""
     month = f"{found.batches:,} batches" if found.batches != 1 else "1 batch"
     amount = f"{found.contributions:,} contributions, about {size(found.size)}"
@@ -97,7 +97,7 @@ def size(number: float) -> str:
     return f"{number:.1f} {_UNITS[unit]}" if unit and number < 9.95 else f"{number:.0f} {_UNITS[unit]}"
 
 
-def _in_a_month(last: Sequence[Counted]) -> float | None:
+def _in_a_month(last: Sequence[BatchGrowth]) -> float | None:
     """Return how many batches there are in a month; None where neither their intervals nor their pace say so."""
     intervals = [each.interval for each in last if each.interval]
     if intervals:

@@ -19,13 +19,13 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
 from txbatch.core.definition.changes import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
-from txbatch.core.definition.stored import Known, state_definition
+from txbatch.core.definition.stored import KnownTopology, state_definition
 from txbatch.core.errors import SchemaMismatch, TerminalError
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import live_states
 from txbatch.core.upstream.readers import check_changed
-from txbatch.core.upstream.upstream import Reader
+from txbatch.core.upstream.upstream import UpstreamReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def definition_of(topology: Topology) -> dict[str, Any]:
     }
 
 
-def check_rebuild(topology: Topology, known: Known) -> None:
+def check_rebuild(topology: Topology, known: KnownTopology) -> None:
     """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source than the batches were read from."""
     name = topology.name
     if not known.counted:
@@ -190,7 +190,7 @@ def check_rebuild(topology: Topology, known: Known) -> None:
         )
 
 
-def check_value_names(topology: Topology, known: Known, readers: Iterable[Reader]) -> None:
+def check_value_names(topology: Topology, known: KnownTopology, readers: Iterable[UpstreamReader]) -> None:
     """TerminalError for a value that gets another name in a state which others read: what is replaced keeps its names."""
     read = {each.state: each.topology for each in readers}
     for aggregate in topology.aggregates:
@@ -207,7 +207,7 @@ def check_value_names(topology: Topology, known: Known, readers: Iterable[Reader
 
 
 def check_states_stay(
-    topology: Topology, states: Iterable[str], readers: Iterable[Reader], looked_up: Iterable[Reader]
+    topology: Topology, states: Iterable[str], readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader]
 ) -> None:
     """TerminalError for a state that a rebuild lets go and that others read; ChangeTooEarly where an open batch looks it up."""
     stays = {aggregate.state.name for aggregate in topology.aggregates}

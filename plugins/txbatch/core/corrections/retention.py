@@ -3,10 +3,10 @@
 Up to the horizon every position is folded, with all its versions; so none of them may have a version above it that counts, nor
 be waited for by a restate in flight. What reports showed at any txid from the horizon on can then still be asked for.
 
->>> versions = [Version(1, 1), Version(2, 2, replaced_by=4), Version(3, 3), Version(2, 4)]
+>>> versions = [FoldableVersion(1, 1), FoldableVersion(2, 2, replaced_by=4), FoldableVersion(3, 3), FoldableVersion(2, 4)]
 >>> reach(versions, 3, pending=()), reach(versions, 4, pending=()), reach(versions, 4, pending={3})
 (1, 4, 1)
->>> folded(versions, 4)
+>>> foldable(versions, 4)
 Folded(counting=(1, 3, 4), all=(1, 2, 3, 4))
 """
 
@@ -27,7 +27,7 @@ SLICE_TXIDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class FoldableVersion:
     """A committed version of a position; `replaced_by` is the txid that counts in its place since."""
 
     position: int
@@ -54,7 +54,7 @@ class Past:
     topology: str
     horizon: int
     wanted: int
-    versions: Collection[Version] = ()
+    versions: Collection[FoldableVersion] = ()
     pending: Mapping[int, int] = field(default_factory=dict)
     rebuild: int | None = None
     readers: Mapping[str, int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Retention(Protocol):
         """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs."""
 
 
-def reach(versions: Collection[Version], wanted: int, pending: Collection[int]) -> int:
+def reach(versions: Collection[FoldableVersion], wanted: int, pending: Collection[int]) -> int:
     """Return how far the horizon may rise. `pending` are the positions that a restate in flight is going to replace."""
     late = [each for each in versions if each.replaced_by is None and (each.txid > wanted or each.position in pending)]
     below = min((each.position for each in late if each.position <= wanted), default=None)
@@ -142,7 +142,7 @@ def as_read(wanted: int, readers: Mapping[str, int]) -> int:
     return min([wanted, *readers.values()])
 
 
-def folded(versions: Collection[Version], horizon: int) -> Folded:
+def foldable(versions: Collection[FoldableVersion], horizon: int) -> Folded:
     """Return what is folded up to a horizon that can be reached."""
     gone = [each for each in versions if each.txid <= horizon]
     counting = [each.txid for each in gone if each.replaced_by is None]

@@ -197,7 +197,7 @@ def late(recorded: Recorded, now: Read) -> str | None:
     return None
 
 
-def folded(txid: int, horizon: int) -> str | None:
+def reason_if_folded(txid: int, horizon: int) -> str | None:
     """Return why a batch's contributions cannot be compared: retention folded them (R22)."""
     return (
         f"txid {txid} is folded: what single batches up to {horizon} contributed is not kept"
@@ -227,7 +227,7 @@ class EmitAgain(Protocol):
     def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
         """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
 
-    def emit_fused(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> Mapping[int, Again]:
+    def emit_bulk(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> Mapping[int, Again]:
         """Do the same of several by one job: plans that go together (`core.protocol.bulk`), with their positions, by txid.
 
         Return by txid what came of them. What failed is not among that: emitted by itself, it says why.

@@ -43,7 +43,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class WindowFacts:
     """What a ledger knows of a state when windows are to leave it: by it `decided` says which may.
 
     `closed_then` is up to when windows were closed as of the `horizon`, `closed_now` since the last commit; `marks` are those of
@@ -79,7 +79,7 @@ def leaves_by(keep: int, closed_then: int | None, closed_now: int | None, marks:
     return min(known) if len(known) == len(found) else None
 
 
-def decided(state: str, kept: KeptWindows, left: Left | None, known: Known) -> Leaving:
+def decided(state: str, kept: KeptWindows, left: Left | None, known: WindowFacts) -> Leaving:
     """Return which windows of a state may leave now, and what those wait for that are old enough and may not."""
     old = None if known.closed_now is None else kept.window.first_open(known.closed_now - kept.keep)
     end = leaves_by(kept.keep, known.closed_then, known.closed_now, known.marks)

@@ -28,14 +28,14 @@ from txbatch.core.definition.redefinition import (
     RenameValue,
     Step,
     ValueStep,
-    stepped,
+    after_step,
     value_changes,
     widens,
 )
 from txbatch.core.definition.renames import renamed, topology_renamed
 from txbatch.core.definition.stored import (
     _DROPPED,
-    Known,
+    KnownTopology,
     StateDefinition,
     StreamDefinition,
     state_definition,
@@ -70,7 +70,7 @@ def check_none_runs(topology: str, found: Sequence[Redefinition], told: str | No
         raise ChangeTooEarly(f"topology {topology!r} cannot be changed now: {told}")
 
 
-def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
+def redefinitions(topology: Topology, known: KnownTopology) -> list[Redefinition]:
     """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing.
 
     First what has another name; the rest is told by the names of now. Raises SchemaMismatch when a state is another
@@ -131,7 +131,7 @@ def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefini
             case _:
                 pass
         if isinstance(step, ValueStep):
-            columns = stepped(columns, step, now.columns["aggregates"])
+            columns = after_step(columns, step, now.columns["aggregates"])
     if sorted(columns["values"]) == sorted(now.columns["values"]) and stored.columns["values"] != columns["values"]:
         columns = {**columns, "values": now.columns["values"]}
     return replace(stored, columns=columns, since=since)
@@ -172,7 +172,7 @@ def _windows(windows: Sequence[str]) -> str:
     return f"by {'; by '.join(windows)}" if windows else "by no window"
 
 
-def _changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
+def _changes(topology: Topology, known: KnownTopology) -> Iterator[Redefinition]:
     """Every difference. Before the first txid the streams and new states are free: nothing has been read."""
     if known.txid is not None:
         yield from _stream_changes(topology, known)
@@ -199,7 +199,7 @@ def _joins(aggregate: PersistentAggregate) -> Redefinition:
     return NeedsRebuild(what, joins=state.database is None)
 
 
-def _known_state_changes(aggregate: PersistentAggregate, known: Known) -> Iterator[Redefinition]:
+def _known_state_changes(aggregate: PersistentAggregate, known: KnownTopology) -> Iterator[Redefinition]:
     """What is otherwise of a state that the ledger has."""
     name, state = aggregate.state.name, state_definition(aggregate)
     if not known.counts(name) and known.committed:
@@ -209,7 +209,7 @@ def _known_state_changes(aggregate: PersistentAggregate, known: Known) -> Iterat
     yield from _state_changes(aggregate, known.states[name], state)
 
 
-def source_changes(topology: Topology, known: Known) -> Iterator[str]:
+def source_changes(topology: Topology, known: KnownTopology) -> Iterator[str]:
     """Yield what is read otherwise now than the batches were: other streams, another source, another order."""
     if topology.by_interval != known.by_interval:
         read = ("in any order", "by interval")
@@ -224,7 +224,7 @@ def source_changes(topology: Topology, known: Known) -> Iterator[str]:
             yield f"stream {name!r} is new"
 
 
-def _stream_changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
+def _stream_changes(topology: Topology, known: KnownTopology) -> Iterator[Redefinition]:
     yield from map(NeedsRebuild, source_changes(topology, known))
     for name, fields in stream_fields(topology).items():
         stored = known.streams.get(name)
@@ -250,7 +250,7 @@ def _watermark_changes(
             yield FromNowOn(what, Define())
 
 
-def watermark_times(topology: Topology, known: Known) -> Iterator[str]:
+def watermark_times(topology: Topology, known: KnownTopology) -> Iterator[str]:
     """Yield which streams have a watermark of another time than before: what plans fixed as late is by that of before (R25)."""
     stored, now = known.watermarks, stream_watermarks(topology, known)
     for stream in sorted(stored.keys() & now.keys()):

@@ -16,12 +16,12 @@ from txbatch.core.definition.redefinition import (
     Step,
     ways,
 )
-from txbatch.core.definition.stored import Known
+from txbatch.core.definition.stored import KnownTopology
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch
 from txbatch.core.topology.topology import Topology
 
 
-def check_definition(topology: Topology, job: str, known: Known) -> None:
+def check_definition(topology: Topology, job: str, known: KnownTopology) -> None:
     """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
     name, found = topology.name, redefinitions(topology, known)
     changes = "; ".join(each.what for each in found)
@@ -43,7 +43,7 @@ def check_definition(topology: Topology, job: str, known: Known) -> None:
         )
 
 
-def check_change(topology: Topology, job: str, known: Known, pending: Sequence[Batch]) -> list[Redefinition]:
+def check_change(topology: Topology, job: str, known: KnownTopology, pending: Sequence[Batch]) -> list[Redefinition]:
     """Return what of a changed definition is to be applied; empty: nothing has changed.
 
     SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open: it is of the definition before.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.state.keep import Keep, told
+from txbatch.core.state.keep import Keep, describe_keep
 from txbatch.core.topology.kept_windows import KeptWindows
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def stored_windows(stored: Metadata | None) -> dict[str, KeptWindows]:
     return {name: KeptWindows.from_json(each) for name, each in (stored or {}).get("windows", {}).items()}
 
 
-def told_policy(keep: Keep | None, windows: Mapping[str, KeptWindows]) -> str:
+def describe_policy(keep: Keep | None, windows: Mapping[str, KeptWindows]) -> str:
     """Return how much of its past a topology keeps, in words.
 
-    >>> told_policy(Keep(days=90), {})
+    >>> describe_policy(Keep(days=90), {})
     'the last 90 days'
     """
     more = "".join(f"; windows of state {state!r} for {each}" for state, each in sorted(windows.items()))
-    return f"{told(keep)}{more}"
+    return f"{describe_keep(keep)}{more}"

@@ -257,7 +257,7 @@ def value_changes(aggregate: PersistentAggregate, stored: Metadata) -> Iterator[
         )
 
 
-def stepped(stored: Metadata, step: ValueStep, aggregates: Mapping[str, str]) -> Metadata:
+def after_step(stored: Metadata, step: ValueStep, aggregates: Mapping[str, str]) -> Metadata:
     """Return a state's stored columns after a step; `aggregates` say what is kept of an aggregate that joins."""
     values, known = list(stored["values"]), dict(stored.get("aggregates") or {})
     match step:

@@ -12,11 +12,11 @@ from txbatch.core.definition.redefinition import (
     RenameStream,
     RenameTopology,
 )
-from txbatch.core.definition.stored import Known
+from txbatch.core.definition.stored import KnownTopology
 from txbatch.core.topology.topology import Topology
 
 
-def topology_renamed(topology: Topology, known: Known, was: str) -> Redefinition:
+def topology_renamed(topology: Topology, known: KnownTopology, was: str) -> Redefinition:
     apart = sorted(f"{name!r} in database {state.database!r}" for name, state in known.states.items() if state.database)
     what = f"topology {topology.name!r} was {was!r}"
     if apart:
@@ -24,13 +24,13 @@ def topology_renamed(topology: Topology, known: Known, was: str) -> Redefinition
     return InPlace(what, RenameTopology(was))
 
 
-def by_name(known: Known, was: str, topology: Topology) -> Known:
+def by_name(known: KnownTopology, was: str, topology: Topology) -> KnownTopology:
     """Return what is known of a topology that had another name."""
     owners = {state: topology.name if owner == was else owner for state, owner in known.owners.items()}
     return replace(known, owners=owners, was=was)
 
 
-def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
+def renamed(topology: Topology, known: KnownTopology) -> tuple[KnownTopology, list[InPlace]]:
     """Return what is known by the names that streams and states have now, and how they got them."""
     now = {aggregate.state.name: aggregate.state for aggregate in topology.aggregates}
     names = {
@@ -49,7 +49,7 @@ def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
     return replace(known, states=states, owners=owners, committed=counted), found
 
 
-def _streams_renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
+def _streams_renamed(topology: Topology, known: KnownTopology) -> tuple[KnownTopology, list[InPlace]]:
     now = {name: stream.roots[0].was for name, stream in topology.streams.items()}
     steps = [
         RenameStream(name, was)

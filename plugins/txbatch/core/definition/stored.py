@@ -46,7 +46,7 @@ class StateDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTopology:
     """What a ledger knows of a topology: its definition, and how far its history goes.
 
     `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
@@ -91,7 +91,7 @@ def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
     }
 
 
-def stream_watermarks(topology: Topology, known: Known) -> dict[str, dict[str, Any]]:
+def stream_watermarks(topology: Topology, known: KnownTopology) -> dict[str, dict[str, Any]]:
     """The watermarks of its streams, and those that were dropped since there are batches: their marks are of that time."""
     stored = {} if known.txid is None else known.watermarks
     now = {name: says.to_json() for name, says in topology.watermarks.items()}

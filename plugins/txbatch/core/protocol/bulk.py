@@ -7,7 +7,7 @@ to each batch whether it is read so or alone: so nothing may depend on what else
 >>> topology = Topology("sentences")
 >>> sentences = topology.new_stream("in", FixedBatchSpout("sentence string", 1, "how are you"))
 >>> aggregate = sentences.group_by("sentence").persistent_aggregate(OpaqueState("sentences"), count=Count())
->>> print(why_not(topology))
+>>> print(reason_against(topology))
 stream 'in': FixedBatchSpout reads batch by batch
 """
 
@@ -24,7 +24,7 @@ from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import Spout
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.look_up import LiveState
 from txbatch.core.topology.nodes import (
     Aggregate,
@@ -74,7 +74,7 @@ def lengths() -> Iterator[int]:
         length = min(GROWS * length, BATCHES_MAX)
 
 
-def why_not(topology: Topology) -> str | None:
+def reason_against(topology: Topology) -> str | None:
     """Return why the topology's batches are emitted one by one; None: several may be by one job."""
     spouts = (_of_spout(name, stream.spout) for name, stream in topology.streams.items())
     states = (_of_state(aggregate) for aggregate in topology.aggregates)
@@ -158,7 +158,7 @@ def long_pass(topology: Topology, plan: BatchPlan) -> bool:
     return size is None or size - adds_bytes(topology, plan) > PASS_BYTES_MAX
 
 
-def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | None:
+def as_one_assignment(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | None:
     """Return an assignment that reads in one pass what these read, as the one that was planned first.
 
     None where they do not go together.
@@ -257,13 +257,13 @@ def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | 
     partitions = fused.get("partitions") if isinstance(fused, Mapping) else None
     if not isinstance(partitions, Mapping):
         raise DefinitionError(
-            f"{told} gave {shown(repr(fused))}, no 'partitions'; return the ranges of all plans, or None"
+            f"{told} gave {one_line(repr(fused))}, no 'partitions'; return the ranges of all plans, or None"
         )
     if partitions != ranges:
         other = min({*partitions, *ranges}, key=lambda each: (partitions.get(each) == ranges.get(each), each))
         what = f"{other!r} is {partitions.get(other)} there and {ranges.get(other)} in the plan of its batch"
         raise DefinitionError(
-            f"{told} names other ranges than the plans that it was given: {shown(what)}; return just theirs"
+            f"{told} names other ranges than the plans that it was given: {one_line(what)}; return just theirs"
         )
     return Ranges.from_json(fused)
 

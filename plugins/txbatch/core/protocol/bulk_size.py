@@ -18,7 +18,7 @@ PLANS_BYTES_MAX = 64_000_000
 
 
 @dataclass
-class Weight:
+class JobSize:
     """What the batches read that are planned so far, to be emitted by one job."""
 
     topology: Topology

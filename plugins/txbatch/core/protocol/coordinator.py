@@ -18,7 +18,7 @@ from txbatch.core.batch.transaction import (
 )
 from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import bulk
-from txbatch.core.protocol.bulk_size import Weight
+from txbatch.core.protocol.bulk_size import JobSize
 from txbatch.core.protocol.decisions import (
     Adopt,
     PlanNew,
@@ -113,7 +113,7 @@ def _planned_ahead(
     length: int | None,
 ) -> tuple[list[Batch | None], list[RunPlan]]:
     """Return the batches of the first runs, None for each that is new, and the plans of the new ones."""
-    found, new, at, weight = list[Batch | None](), list[RunPlan](), _without_own(heads, behind), Weight(topology)
+    found, new, at, weight = list[Batch | None](), list[RunPlan](), _without_own(heads, behind), JobSize(topology)
     with Coordinators() as coordinators, suppress(TxbatchError):
         for run, head in zip(runs, heads, strict=True):
             match decide_initialize(replace(at, own=head.own), run, topology.max_pending):

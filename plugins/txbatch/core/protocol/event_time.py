@@ -38,7 +38,7 @@ class Ahead(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EventTimeFacts:
     """What a ledger knows of the streams of a batch when it commits it.
 
     `before` are the watermarks until now, `read` has by stream the largest time of each partition that the batch read. `behind`
@@ -52,8 +52,8 @@ class Known:
     whole_to: Callable[[int | None], datetime | None]
 
 
-def advanced(
-    watermarks: Mapping[str, Watermark], plan: BatchPlan, known: Known, behind: Mapping[str, int]
+def advance(
+    watermarks: Mapping[str, Watermark], plan: BatchPlan, known: EventTimeFacts, behind: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the watermarks once a batch is committed; a stream that is not in it keeps its own, but for processing time.
 
@@ -88,7 +88,7 @@ def closed(
     closed_to = {name: before[name] for name in (each.state.name for each in aggregates) if name in before}
     for aggregate in (each for each in aggregates if each.closes):
         state, window = aggregate.state.name, cast("Window | SessionWindow", aggregate.window)
-        was, marks = closed_to.get(state), [aggregate.mark(each) for each in (after, *plans)]
+        was, marks = closed_to.get(state), [aggregate.watermark_of(each) for each in (after, *plans)]
         known = [each for each in marks if each is not None]
         now = largest([was, min(known) if len(known) == len(marks) else None])
         if now is None:
@@ -101,7 +101,7 @@ def closed(
     return closed_to, found
 
 
-def fixed(
+def pin_watermarks(
     metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime, behind: Mapping[str, int]
 ) -> Metadata:
     """Return a new plan that says by which watermarks its records are late, and of streams with processing time when that is.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, Interval
-from txbatch.core.topology.kept_windows import told_time
+from txbatch.core.topology.kept_windows import describe_time
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.topology.watermarked import watermarks
@@ -17,12 +17,12 @@ from txbatch.core.windows.window import lasting
 def of_closed(topology: Topology, interval: Interval, plan: BatchPlan, closed_to: Mapping[str, int]) -> Iterator[str]:
     """Yield what is said of an interval that comes after later ones, by state: of its records some may be of closed windows."""
     for aggregate in (each for each in topology.aggregates if each.closes and each.state.name in closed_to):
-        mark, closed, window = aggregate.mark(plan.watermark), closed_to[aggregate.state.name], aggregate.window
+        mark, closed, window = aggregate.watermark_of(plan.watermark), closed_to[aggregate.state.name], aggregate.window
         if mark is not None and window is not None and window.first_open(mark) < window.first_open(closed):
             yield (
-                f"{topology.name}: interval {interval} comes after later ones: windows of state {aggregate.state.name!r} are "
-                f"closed up to {told_time(closed)}, and what it counts in these is a change alone, which emit='final' does not "
-                "hand on; count the oldest first, or read changes"
+                f"{topology.name}: interval {interval} comes after later ones: windows of state {aggregate.state.name!r} "
+                f"are closed up to {describe_time(closed)}, and what it counts in these is a change alone, which "
+                "emit='final' does not hand on; count the oldest first, or read changes"
             )
 
 

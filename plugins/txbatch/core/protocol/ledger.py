@@ -56,7 +56,7 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class PositionVersion:
     """The version of a position that counts now (R17), or the batch itself where that does not count.
 
     `asked` is the batch that was asked for, `first` that of the position itself, of which `asked` may be a restate. `read` is
@@ -169,7 +169,7 @@ class Ledger(Protocol):
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""
 
-    def version(self, topology: str, txid: int) -> Version:
+    def version(self, topology: str, txid: int) -> PositionVersion:
         """Return the version of a txid's position that counts now; UnknownName when there is no such txid."""
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:

@@ -12,9 +12,9 @@ from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, W
 from txbatch.core.batch.transaction import Interval, Metadata, Restate, Run, canonical_json
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, SchemaMismatch, TransientError
 from txbatch.core.formats import is_range
-from txbatch.core.naming import told
+from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import restate
-from txbatch.core.protocol.ledger import Head, Version
+from txbatch.core.protocol.ledger import Head, PositionVersion
 from txbatch.core.sources.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
 from txbatch.core.topology.look_up import Versioned
 from txbatch.core.topology.stream import Stream
@@ -43,7 +43,9 @@ class Coordinators:
         """Return the coordinator of a stream."""
         if stream.name not in self._made:
             made = stream.spout.coordinator()
-            self._ending.enter_context(told(f"{stream.topology.name}: the coordinator of stream {stream.name!r}"))
+            self._ending.enter_context(
+                naming_stream(f"{stream.topology.name}: the coordinator of stream {stream.name!r}")
+            )
             self._ending.callback(made.close)
             self._ending.enter_context(made.one_look())
             self._made[stream.name] = made
@@ -66,7 +68,7 @@ def plan_batch(
     idle: dict[str, StreamPlan] = {}
     for stream in topology.streams.values():
         last = _last_plan(stream, head)
-        with told(f"{topology.name}: the coordinator of stream {stream.name!r}"):
+        with naming_stream(f"{topology.name}: the coordinator of stream {stream.name!r}"):
             planned = _plan_stream(stream, head, last, run, upstream, by)
         if planned is not None:
             streams[stream.name] = planned
@@ -83,7 +85,7 @@ def plan_batch(
 def plan_restate(
     topology: Topology,
     head: Head,
-    version: Version,
+    version: PositionVersion,
     asked: Restate,
     upstream: Upstream | None = None,
     by: Coordinators | None = None,
@@ -97,7 +99,7 @@ def plan_restate(
 def plan_again(
     topology: Topology,
     head: Head,
-    version: Version,
+    version: PositionVersion,
     asked: Restate,
     upstream: Upstream | None = None,
     by: Coordinators | None = None,
@@ -115,7 +117,7 @@ def plan_again(
             raise SchemaMismatch(
                 f"{topology.name}: txid {asked.position} read stream {name!r}, which is not defined any more"
             )
-        with told(f"{topology.name}: the coordinator of stream {name!r}"):
+        with naming_stream(f"{topology.name}: the coordinator of stream {name!r}"):
             again = _again(topology.streams[name], planned, head, version, asked, by)
         if not isinstance(again, Ranges) or again.partitions or again.unreadable:
             streams[name] = again
@@ -139,7 +141,7 @@ def plan_again(
 
 
 def _again(
-    stream: Stream, planned: StreamPlan, head: Head, version: Version, asked: Restate, by: Coordinators | None
+    stream: Stream, planned: StreamPlan, head: Head, version: PositionVersion, asked: Restate, by: Coordinators | None
 ) -> StreamPlan:
     match planned:
         case Ranges():
@@ -182,7 +184,7 @@ def _versions(topology: Topology) -> dict[str, Metadata]:
     found = {}
     for name, state in topology.looked_up.items():
         if isinstance(state.reader, Versioned):
-            with told(f"{topology.name}: version() of {state}"):
+            with naming_stream(f"{topology.name}: version() of {state}"):
                 found[name] = state.reader.version()
     return found
 

@@ -58,7 +58,7 @@ class Application(Protocol):
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder; raises when it fails."""
 
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+    def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Run the job once for several attempts, which go together (`core.protocol.bulk`). What became of each, its folder says.
 
         Raises when the job ends before it has said so of all.
@@ -68,7 +68,7 @@ class Application(Protocol):
         """Let the same begin, and go on: `wait` before anything else is emitted."""
 
     def wait(self) -> None:
-        """Until what was begun is done. Raises as `emit_fused` does."""
+        """Until what was begun is done. Raises as `emit_bulk` does."""
 
     def let_end(self) -> None:
         """Say that nothing more is to be emitted, and go on: it ends beside what comes. Where something is, another starts."""
@@ -95,7 +95,7 @@ class Repeat(Protocol):
 
 
 @contextmanager
-def repeated(call: Callable[[], object], *, seconds: float, name: str) -> Iterator[None]:
+def repeat(call: Callable[[], object], *, seconds: float, name: str) -> Iterator[None]:
     """Context manager. A thread of this name calls every so many seconds, until the block ends; no call outlasts the block.
 
     `call` handles its own errors.

@@ -12,13 +12,13 @@ from txbatch.core.errors import BrokenChain, TerminalError
 
 if TYPE_CHECKING:
     from txbatch.core.batch.manifest import Manifest
-    from txbatch.core.protocol.ledger import Version
+    from txbatch.core.protocol.ledger import PositionVersion
 
 # By stream the number of its next record.
 Bases = Mapping[str, int]
 
 
-def fixed(metadata: Metadata, streams: Iterable[str], bases: Bases) -> Metadata:
+def pin_record_numbers(metadata: Metadata, streams: Iterable[str], bases: Bases) -> Metadata:
     """Return a new plan that says from which number on the records of these streams are."""
     base = {stream: bases.get(stream, 0) for stream in sorted(streams)}
     return replace(BatchPlan.from_json(metadata), base=base).to_json()
@@ -38,7 +38,7 @@ def check_base(batch: Batch, streams: Collection[str], bases: Callable[[], Bases
             )
 
 
-def check_same_number(version: Version, streams: Collection[str], manifest: Manifest) -> None:
+def check_same_number(version: PositionVersion, streams: Collection[str], manifest: Manifest) -> None:
     """TerminalError where a position is counted again with more or fewer records than have numbers."""
     for stream in sorted(version.first.plan.base.keys() & set(streams)):
         was = sum(each.records for each in version.first_read.get(stream, {}).values() if each)

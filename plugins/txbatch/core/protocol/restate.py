@@ -19,7 +19,7 @@ from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import OfInterval, Ranges
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
 from txbatch.core.errors import TerminalError
-from txbatch.core.protocol.ledger import Version
+from txbatch.core.protocol.ledger import PositionVersion
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.kept_windows import check_not_left
 from txbatch.core.topology.topology import Topology
@@ -51,7 +51,7 @@ def check_topology(topology: Topology) -> None:
             )
 
 
-def check_version(version: Version, restate: Restate) -> None:
+def check_version(version: PositionVersion, restate: Restate) -> None:
     """Refuse to restate what is not committed, stands in another's place, was given up, or is folded."""
     asked, current = version.asked, version.current
     of = f"{asked.topology}: txid {asked.txid}"
@@ -71,7 +71,7 @@ def check_version(version: Version, restate: Restate) -> None:
     check_not_left(version.first, version.left)
 
 
-def check_not_folded(version: Version) -> None:
+def check_not_folded(version: PositionVersion) -> None:
     """Refuse to replace contributions that retention has folded (R22)."""
     asked, current = version.asked, version.current
     if current.txid <= version.horizon:
@@ -83,7 +83,7 @@ def check_not_folded(version: Version) -> None:
         )
 
 
-def check_whole(topology: Topology, version: Version, manifest: Manifest) -> None:
+def check_whole(topology: Topology, version: PositionVersion, manifest: Manifest) -> None:
     """Refuse to count an interval again without records whose file is gone: TerminalError names files.
 
     Where the same records were read they are in other files now, or the file had none of the interval.
@@ -95,7 +95,7 @@ def check_whole(topology: Topology, version: Version, manifest: Manifest) -> Non
         if gone := topology.streams[name].spout.gone(planned.plan):
             position = version.asked.position
             raise TerminalError(
-                f"{topology.name}: txid {position} is counted again whole or not at all: {told_some(gone)} of stream {name!r} "
+                f"{topology.name}: txid {position} is counted again whole or not at all: {list_some(gone)} of stream {name!r} "
                 f"{'is' if len(gone) == 1 else 'are'} not there any more, and its interval had {_records(before)} then, "
                 f"{_records(now)} now. Restore what is missing; or count it as it is: "
                 f"{restate_command(topology.name, position)} --accept-missing"
@@ -106,10 +106,10 @@ def _records(read: Mapping[str, ReadPartition | None]) -> str:
     return f"{sum(each.records for each in read.values() if each):,} records"
 
 
-def told_some(names: Sequence[str]) -> str:
+def list_some(names: Sequence[str]) -> str:
     """Return the first of some names, and how many more there are.
 
-    >>> told_some(["a", "b", "c", "d", "e"])
+    >>> list_some(["a", "b", "c", "d", "e"])
     'a, b, c, 2 more'
     """
     more = [f"{len(names) - CHANGED_SHOWN:,} more"] * (len(names) > CHANGED_SHOWN)
@@ -121,7 +121,7 @@ def how_to_restate(topology: Topology, batch: Batch, changed: Sequence[Mapping[s
 
     Every plan by time names all files, whatever their records' times: whether one of the interval differs, verify tells.
     """
-    told = told_some([f"{each['file']} ({each['change']})" for each in changed])
+    told = list_some([f"{each['file']} ({each['change']})" for each in changed])
     differs = f"; of its source differs since: {told}" if changed else ""
     try:
         check_topology(topology)
@@ -172,7 +172,7 @@ def uncounted(asked: Interval, counted: Iterable[Interval]) -> list[Interval]:
     return [*found, Interval(since, asked.end)] if since < asked.end else found
 
 
-def ranges_again(stream: str, planned: Ranges, version: Version) -> Ranges:
+def ranges_again(stream: str, planned: Ranges, version: PositionVersion) -> Ranges:
     """Return the ranges that a restate reads: those that the position's batch read, never its holes, which are others' by now.
 
     What an earlier restate had to leave out is read again, and so is all of a batch that was given up: nobody else has it.

@@ -81,14 +81,14 @@ def is_of_record(error: Exception) -> bool:
     return not (ours or isinstance(error, OSError | MemoryError))
 
 
-def told(error: Exception, *, show: bool) -> str:
+def describe_error(error: Exception, *, show: bool) -> str:
     """Return an exception in one line; its text may have values of the record, which are not always shown.
 
     >>> from decimal import Decimal
     >>> try:
     ...     Decimal("1,5")
     ... except ArithmeticError as error:
-    ...     told(error, show=True)
+    ...     describe_error(error, show=True)
     'InvalidOperation: ConversionSyntax'
     """
     text = text_of(error)

@@ -5,7 +5,7 @@ PostgreSQL.
 
 >>> sorted(map(ordered_text, (10, Decimal("9.5"), -1, None)))
 ['', 'n0988~', 'n1019.5', 'n10210']
->>> [shown(ordered_text(each)) for each in (Decimal("9.50"), float("inf"), "a", date(2024, 1, 31))]
+>>> [decode(ordered_text(each)) for each in (Decimal("9.50"), float("inf"), "a", date(2024, 1, 31))]
 [9.5, 'Infinity', 'a', '2024-01-31']
 """
 
@@ -95,7 +95,7 @@ def _time_sql(field: Field) -> str:
     return f"if({unit}({name}) between {first} and {last}, cast({unit}({name}) as string), raise_error({told}))"
 
 
-def shown(text: str) -> Any:
+def decode(text: str) -> Any:
     """Return what JSON shows of such a text, as Python reads it: a number is one, a time is of UTC."""
     kind, rest = text[:1], text[1:]
     match kind:

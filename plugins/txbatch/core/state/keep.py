@@ -51,6 +51,6 @@ class Keep:
         return cls.from_json(found) if found else None
 
 
-def told(keep: Keep | None) -> str:
+def describe_keep(keep: Keep | None) -> str:
     """Return a policy in words."""
     return FOR_EVER if keep is None else str(keep)

@@ -30,7 +30,7 @@ EXACTLY_ONCE = frozenset(
 )
 
 
-def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
+def check_aggregate(aggregate: PersistentAggregate) -> PersistentAggregate:
     """The aggregate, if it can be kept.
 
     Raises NotExactlyOnce (R11), DefinitionError for what is no state, aggregator or condition, and for names or types.

@@ -19,7 +19,7 @@ from typing import Any
 
 from txbatch.core.batch.loaded import Loaded, python_version
 from txbatch.core.records.own_code import is_own
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.nodes import Join, Merged, Node, Source
 from txbatch.core.topology.python_steps import operation_of
 from txbatch.core.topology.quarantine import QuarantineState
@@ -188,7 +188,7 @@ def _called(node: Node) -> str:
             except KeyError:  # an operation without a function
                 return type(node).__name__.lower()
             given = getattr(node, "condition", getattr(node, "function", None))
-            return called if callable(given) else f"{called.rpartition(' ')[0]} {shown(repr(given), _SHOWN_MAX)}"
+            return called if callable(given) else f"{called.rpartition(' ')[0]} {one_line(repr(given), _SHOWN_MAX)}"
 
 
 def _names(code: CodeType) -> set[str]:

@@ -15,7 +15,7 @@ from txbatch.core.records.functions import check_number
 from txbatch.core.records.where import Condition
 from txbatch.core.state.append import check_aggregates
 from txbatch.core.state.state import State
-from txbatch.core.topology.checks import checked
+from txbatch.core.topology.checks import check_aggregate
 from txbatch.core.topology.nodes import Aggregate, FirstN, Node, Reduce, Step, batch_value
 from txbatch.core.topology.owner import Owner
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, sessions_of
@@ -115,7 +115,7 @@ class GroupedStream(Generic[Grouped]):
         check_aggregates(state)
         aggregates = with_last(state, sessions_of(self.stream.node, self.keys), aggregates)
         own = own_combiners(aggregates, show=self.stream.node.show_records)
-        aggregate = checked(
+        aggregate = check_aggregate(
             PersistentAggregate(topology.name, self.stream.node, self.keys, state, own, guarantee, remove)
         )
         topology.add(aggregate)

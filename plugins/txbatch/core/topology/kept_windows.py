@@ -57,7 +57,7 @@ class KeptWindows:
         """How far the records of a session are apart at most; None: it is of windows."""
         return self.window.gap if isinstance(self.window, SessionWindow) else None
 
-    def mark(self, marks: Mapping[str, int]) -> int | None:
+    def watermark_of(self, marks: Mapping[str, int]) -> int | None:
         """Return up to when records are taken to be there by these watermarks; None while a stream has none."""
         return min(marks[name] for name in self.streams) if self.streams.keys() <= marks.keys() else None
 
@@ -116,18 +116,18 @@ class Left:
         streams = {name(stream): planned for stream, planned in self.kept.streams.items()}
         return replace(self, kept=replace(self.kept, streams=streams))
 
-    def told(self, state: str) -> str:
+    def describe(self, state: str) -> str:
         """Return which windows of a state have left it."""
         return f"the windows of state {state!r} {which(self.kept, self.before)} have left it by retention"
 
 
 def which(kept: KeptWindows, before: int) -> str:
     """Tell which windows are before a time."""
-    time = told_time(before)
+    time = describe_time(before)
     return f"that begin before {time}" if kept.gap is None else f"(its sessions) that end before {time}"
 
 
-def told_time(micros: int) -> str:
+def describe_time(micros: int) -> str:
     """Return a time for people; beyond the years that Python has, its number."""
     try:
         return f"{time_of(micros).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC".replace(":00 UTC", " UTC")
@@ -192,10 +192,10 @@ def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, 
 
 def may_count_in(plan: BatchPlan, left: Left) -> bool:
     """True if a plan's records in time may be of windows that have left a state."""
-    mark = left.kept.mark(left.kept.plan_marks(plan))
+    mark = left.kept.watermark_of(left.kept.plan_marks(plan))
     return mark is None or left.kept.window.first_open(mark) < left.before
 
 
 def _gone(plan: BatchPlan, left: Mapping[str, Left]) -> Iterator[str]:
     """Yield which windows have left a state, of those states where a plan's records in time may be of such ones."""
-    return (each.told(state) for state, each in left.items() if may_count_in(plan, each))
+    return (each.describe(state) for state, each in left.items() if may_count_in(plan, each))

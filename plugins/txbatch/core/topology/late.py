@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.records.fields import fitted_name
 from txbatch.core.state.append import ROW_KEYS, AppendState, values_of
-from txbatch.core.topology.checks import checked
+from txbatch.core.topology.checks import check_aggregate
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.walks import windows
 from txbatch.core.topology.watermarked import policy
@@ -37,7 +37,9 @@ def kept_aside(aggregate: PersistentAggregate) -> list[PersistentAggregate]:
     if aggregate.late != SIDE:
         return []
     values = values_of(aggregate.stream.fields)
-    return [checked(replace(aggregate, keys=ROW_KEYS, state=LateState(aggregate), aggregates=values, remove=None))]
+    return [
+        check_aggregate(replace(aggregate, keys=ROW_KEYS, state=LateState(aggregate), aggregates=values, remove=None))
+    ]
 
 
 def _check_window(aggregate: PersistentAggregate) -> None:

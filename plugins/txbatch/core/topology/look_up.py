@@ -12,7 +12,7 @@ from txbatch.core.batch.transaction import Metadata
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.declared import fields_ddl, given_values
 from txbatch.core.records.fields import Field, checked_name, parse_fields
-from txbatch.core.text import RECORD_MAX, shown
+from txbatch.core.text import RECORD_MAX, one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,7 +115,7 @@ def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]
     for number, row in enumerate(given, 1):
         if (values := given_values(row, names)) is None:
             raise DefinitionError(
-                f"static state {name!r}: row {number}, {shown(repr(row), RECORD_MAX)}, has not the fields {fields!r}; give a "
+                f"static state {name!r}: row {number}, {one_line(repr(row), RECORD_MAX)}, has not the fields {fields!r}; give a "
                 "tuple or list of values in their order, or a dict by their names"
             )
         rows.append(values)

@@ -36,7 +36,7 @@ def _listed(stream: Stream) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in stream.fields)
 
 
-def joined(name: str, left: Stream, right: Stream, on: Sequence[str], how: str) -> Stream:
+def join(name: str, left: Stream, right: Stream, on: Sequence[str], how: str) -> Stream:
     """Return one stream of the records of two that are equal in fields of both: these once, then the others of each.
 
     Raises DefinitionError unless both are of one topology, have these fields with the same types, and no other name in common.

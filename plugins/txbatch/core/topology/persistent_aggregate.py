@@ -124,7 +124,7 @@ class PersistentAggregate:
             return frozenset()
         return of_another_time(self.stream.before, self.window.time)
 
-    def mark(self, watermark: Mapping[str, int]) -> int | None:
+    def watermark_of(self, watermark: Mapping[str, int]) -> int | None:
         """Return up to when its records are taken to be there: by the least of its streams, None while one has read nothing."""
         streams = watermarks(self.stream).keys()
         return min(watermark[stream] for stream in streams) if streams and streams <= watermark.keys() else None
@@ -136,7 +136,7 @@ class PersistentAggregate:
         """
         if self.window is None or not watermarks(self.stream):
             return None
-        mark = self.mark(watermark)
+        mark = self.watermark_of(watermark)
         return BEGIN if mark is None else self.window.ended_before(mark)
 
     @property

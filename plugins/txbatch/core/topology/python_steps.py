@@ -10,7 +10,7 @@ from typing import Any
 
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.declared import values_of
-from txbatch.core.text import repr_of, shown
+from txbatch.core.text import one_line, repr_of
 from txbatch.core.topology.nodes import Arguments, Each, Failed, Filter, FlatMap, Join, Map, Merged, Node, Peek, Source
 from txbatch.core.topology.walks import on_the_way
 
@@ -71,7 +71,7 @@ def as_row(value: Any, names: Sequence[str]) -> Row:
     """Return what a Python function returned, as one value per field; BadRecord when it has another number of values."""
     values = values_of(value, names)
     if len(values) != len(names):
-        told = shown(repr_of(value), _SHOWN_MAX)
+        told = one_line(repr_of(value), _SHOWN_MAX)
         raise BadRecord(f"a function returned {told}; expected a tuple of {len(names)} values")
     return values
 
@@ -99,7 +99,7 @@ def _several(made: Any) -> Iterable[Any]:
     """Return what a function returned as records; BadRecord for a text, bytes or a mapping, whose elements nobody means."""
     if isinstance(made, str | bytes | bytearray | Mapping):
         raise BadRecord(
-            f"a function returned {shown(repr_of(made), _SHOWN_MAX)}; expected a list of records, also of one"
+            f"a function returned {one_line(repr_of(made), _SHOWN_MAX)}; expected a list of records, also of one"
         )
     return made  # type: ignore[no-any-return]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError, QuarantineFull
 from txbatch.core.records.fields import parse_fields
-from txbatch.core.records.functions import told
+from txbatch.core.records.functions import describe_error
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.state.append import ROW_KEYS, AppendState, values_of
-from txbatch.core.text import escape_json, shown
-from txbatch.core.topology.checks import checked
+from txbatch.core.text import escape_json, one_line
+from txbatch.core.topology.checks import check_aggregate
 from txbatch.core.topology.nodes import Failed, Node, Source
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.walks import on_the_way
@@ -76,7 +76,7 @@ def quarantine_of(
     """Return what keeps the failed records of all steps on the way to these states."""
     node = Failed("quarantine", FIELDS, tuple(_steps(each.stream for each in aggregates)), tuple(sources))
     guarantee = "at_least_once" if node.kind is SpoutKind.NON_TRANSACTIONAL else "exactly_once"
-    return checked(PersistentAggregate(topology, node, ROW_KEYS, state, values_of(FIELDS), guarantee))
+    return check_aggregate(PersistentAggregate(topology, node, ROW_KEYS, state, values_of(FIELDS), guarantee))
 
 
 def failed_row(
@@ -85,7 +85,7 @@ def failed_row(
     """Return the row of a record for which an operation fails; `place` is its stream and partition, '' where nobody knows it."""
     stream, partition = place
     data = _cut(_json(record)) if show else None
-    return stream, partition or None, operation, shown(told(error, show=show), ERROR_CHARACTERS_MAX), data
+    return stream, partition or None, operation, one_line(describe_error(error, show=show), ERROR_CHARACTERS_MAX), data
 
 
 def check_number(of: str, state: QuarantineState, number: int, first: Mapping[str, Any] | None) -> None:

@@ -38,7 +38,9 @@ def with_last(
     return {end: Max(sessions.time), **aggregates}
 
 
-def joined(aggregate: PersistentAggregate, rows: Mapping[Key, tuple[Partial, int]]) -> dict[Key, tuple[Partial, int]]:
+def join_pieces(
+    aggregate: PersistentAggregate, rows: Mapping[Key, tuple[Partial, int]]
+) -> dict[Key, tuple[Partial, int]]:
     """Return partial and txid of each session of these pieces by key, or of each key where the state has no sessions."""
     sessions = aggregate.sessions
     if sessions is None:

@@ -15,7 +15,7 @@ from txbatch.core.records.where import Condition
 from txbatch.core.sources.spout import Spout, SpoutKind
 from txbatch.core.state.append import ROW_KEYS, AppendState, check_appends, values_of
 from txbatch.core.state.state import State
-from txbatch.core.topology.checks import checked
+from txbatch.core.topology.checks import check_aggregate
 from txbatch.core.topology.grouped import GroupedStream
 from txbatch.core.topology.look_up import How, LiveState, StateQuery, StaticState, checked_how
 from txbatch.core.topology.nodes import (
@@ -41,7 +41,7 @@ from txbatch.core.topology.owner import Owner
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import quarantines
 from txbatch.core.topology.walks import origin_of
-from txbatch.core.topology.watermarked import check_window, timed_by_plan, watermarked
+from txbatch.core.topology.watermarked import add_watermark, check_window, timed_by_plan
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.core.windows.window import Window
 
@@ -96,7 +96,7 @@ class Stream:
 
         Raises DefinitionError for a field that is no timestamp of the source, for a delay that is no length, and another policy.
         """
-        return replace(self, node=watermarked(self.node, time, delay, late))
+        return replace(self, node=add_watermark(self.node, time, delay, late))
 
     def with_processing_time(self, name: str = "planned_at") -> Stream:
         """Append when the batch was planned, by the ledger's clock: `window("planned_at", "1 minute")` is of processing time.
@@ -277,7 +277,7 @@ class Stream:
         """
         check_appends(state)
         values = values_of(self.fields)
-        kept = checked(PersistentAggregate(self.topology.name, self.node, ROW_KEYS, state, values, guarantee))
+        kept = check_aggregate(PersistentAggregate(self.topology.name, self.node, ROW_KEYS, state, values, guarantee))
         self.topology.add(kept)
         return kept
 

@@ -16,7 +16,7 @@ from txbatch.core.state.state import check_reports
 from txbatch.core.topology.kept_windows import check_folds
 from txbatch.core.topology.late import kept_aside
 from txbatch.core.topology.look_up import StateQuery, StaticState
-from txbatch.core.topology.merge_and_join import joined, merged
+from txbatch.core.topology.merge_and_join import join, merged
 from txbatch.core.topology.nodes import Arguments, Source
 from txbatch.core.topology.numbered import streams_of
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -97,7 +97,7 @@ class Topology:
         """
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
-        return joined(name, left, right, on, how)
+        return join(name, left, right, on, how)
 
     def new_query_stream(self, name: str, fields: Fields) -> QueryStream:
         """A stream of questions with these fields, which `ask` answers without Spark: Trident's DRPC stream.

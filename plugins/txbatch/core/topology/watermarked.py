@@ -29,7 +29,7 @@ from txbatch.core.windows.watermark import MERGE, Watermark, checked_late
 from txbatch.core.windows.window import Timed, micros
 
 
-def watermarked(node: Node, time: str, delay: str, late: str) -> Node:
+def add_watermark(node: Node, time: str, delay: str, late: str) -> Node:
     """Return a stream's node with a watermark; where streams are merged, each has one, by its field in the place of `time`.
 
     DefinitionError for a field that is no timestamp, for other lengths and policies, and behind any step.

@@ -3,7 +3,7 @@
 What comes in time never reaches a closed session. A late record, or a restate, may make one longer, so that it is open again, or
 join it to one that is open: it was handed on, and what became of it is a change.
 
->>> first, late = Version(0, 10, txid=1), Version(30, 35, txid=3)
+>>> first, late = SessionVersion(0, 10, txid=1), SessionVersion(30, 35, txid=3)
 >>> closings = [(1, 20), (2, 45), (3, 45), (4, 70)]
 >>> [first_closed((0, 35), [first, late], 4, Asked(30, closings, since)) for since in (0, 3)]
 [2, None]
@@ -23,7 +23,7 @@ from txbatch.core.windows.session_window import SessionWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SessionVersion:
     """What a txid contributed to a piece of a session: its first and its last time, and by which txid it was replaced."""
 
     start: int
@@ -32,7 +32,7 @@ class Version:
     replaced_by: int | None = None
 
     @classmethod
-    def of(cls, start: datetime, last: datetime, txid: int, replaced_by: int | None = None) -> Version:
+    def of(cls, start: datetime, last: datetime, txid: int, replaced_by: int | None = None) -> SessionVersion:
         """Return it of times."""
         return cls(micros_of(start), micros_of(last), txid, replaced_by)
 
@@ -45,7 +45,7 @@ class Version:
 class Before:
     """What a generation that a rebuild replaced had of a key: what was closed as of a cut up to `last` it says alone."""
 
-    versions: Collection[Version]
+    versions: Collection[SessionVersion]
     last: int
 
 
@@ -62,7 +62,7 @@ class Asked:
     since: int = 0
     touching: bool = True
 
-    def closed(self, session: tuple[int, int], versions: Collection[Version], at: int, swapped: int = 0) -> bool:
+    def closed(self, session: tuple[int, int], versions: Collection[SessionVersion], at: int, swapped: int = 0) -> bool:
         """True if something of a session was closed as of a txid, by these versions, of which reports know since `swapped`.
 
         Reports showed a generation as of the commits after the swap: a txid that was aborted meanwhile showed nothing.
@@ -76,7 +76,11 @@ class Asked:
 
 
 def first_closed(
-    session: tuple[int, int], versions: Collection[Version], cut: int, asked: Asked, before: Sequence[Before] = ()
+    session: tuple[int, int],
+    versions: Collection[SessionVersion],
+    cut: int,
+    asked: Asked,
+    before: Sequence[Before] = (),
 ) -> int | None:
     """Return the first earlier cut as of which something of a session was closed; None: nothing was.
 
@@ -102,21 +106,21 @@ def same_sessions(columns: Metadata, others: Metadata) -> bool:
     return "sessions" in columns and all(columns.get(each) == others.get(each) for each in ("sessions", "keys"))
 
 
-def _before_changes(versions: Iterable[Version]) -> set[int]:
+def _before_changes(versions: Iterable[SessionVersion]) -> set[int]:
     """Return the cuts just before something changed."""
     return {txid - 1 for each in versions for txid in (each.txid, each.replaced_by) if txid is not None}
 
 
-def _sessions(versions: Collection[Version], gap: int, at: int) -> list[tuple[int, int]]:
+def _sessions(versions: Collection[SessionVersion], gap: int, at: int) -> list[tuple[int, int]]:
     """Return first and last time of each session as of a txid."""
     there = (each for each in versions if each.counts(at))
     return [(pieces[0].start, _last(pieces)) for pieces in _together(there, gap)]
 
 
-def _together(versions: Iterable[Version], gap: int) -> Iterator[list[Version]]:
+def _together(versions: Iterable[SessionVersion], gap: int) -> Iterator[list[SessionVersion]]:
     """Yield those that would be of one session if all counted: no others ever were."""
     return SessionWindow("", "", gap).together(versions, of=lambda each: (each.start, each.last), micros=int)
 
 
-def _last(versions: Iterable[Version]) -> int:
+def _last(versions: Iterable[SessionVersion]) -> int:
     return max(each.last for each in versions)

@@ -120,7 +120,7 @@ def lacking(known: UpstreamState, replaced: Replaced | None, asked: Iterable[str
 
 def check_told(known: UpstreamState, range_: Metadata, closings: Iterable[Closing], asked: Collection[str]) -> None:
     """RecordsGone for windows that cannot be handed on with what is asked for: a rebuild has come since they were closed."""
-    for closing, cut in taken(known, range_, list(closings)):
+    for closing, cut in closings_of_range(known, range_, list(closings)):
         replaced = replaced_with(known, cut)
         if replaced and (lacks := lacking(known, replaced, asked)):
             raise RecordsGone(
@@ -151,7 +151,7 @@ def asked_next(range_: Metadata) -> int:
     return int(range_.get("next_since", range_["end"]))
 
 
-def taken(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -> list[tuple[Closing, int]]:
+def closings_of_range(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -> list[tuple[Closing, int]]:
     """Return those closings that a range has, each with the cut as of which its windows are read."""
     of_range = (each for each in closings if first_closed(range_) < each.txid <= range_["end"])
     cuts = ((each, cut_of(known, range_, each.txid)) for each in of_range)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.definition.redefinition import DropState, DropValue, MoveState, RenameState, RenameValue, Step
 from txbatch.core.errors import ChangeTooEarly, DefinitionError, TerminalError
-from txbatch.core.upstream.upstream import Reader, exported
+from txbatch.core.upstream.upstream import UpstreamReader, exported
 
 if TYPE_CHECKING:
     from txbatch.core.topology.topology import Topology
 
 
-def check_acyclic(topology: Topology, readers: Collection[Reader]) -> None:
+def check_acyclic(topology: Topology, readers: Collection[UpstreamReader]) -> None:
     """DefinitionError when a topology reads, however many others lie between, a state of its own."""
     own = {aggregate.state.name: topology.name for aggregate in topology.aggregates}
     stored = [each for each in readers if each.topology != topology.name]
@@ -35,7 +35,7 @@ def check_acyclic(topology: Topology, readers: Collection[Reader]) -> None:
 
 
 def held(
-    readers: Iterable[Reader], topology: str, swapped: int, pruning: Mapping[str, int] | None = None
+    readers: Iterable[UpstreamReader], topology: str, swapped: int, pruning: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """Return, by reader, up to which txid a topology may be folded: the lowest cut that it reads next.
 
@@ -60,7 +60,9 @@ def held(
     return found
 
 
-def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps: Iterable[Step]) -> None:
+def check_changed(
+    readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader], steps: Iterable[Step]
+) -> None:
     """TerminalError for a state that is renamed, goes or moves, and that streams of others read.
 
     ChangeTooEarly while an open batch looks such a state up by its name: in other plans the state gets the new one.
@@ -75,7 +77,7 @@ def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps:
                 _check_values_not_read(state, (*read, *looked))
 
 
-def _check_not_known(state: str, read: Iterable[Reader], looked: Iterable[Reader]) -> None:
+def _check_not_known(state: str, read: Iterable[UpstreamReader], looked: Iterable[UpstreamReader]) -> None:
     for each in read:
         if each.state == state:
             raise TerminalError(
@@ -90,7 +92,7 @@ def _check_not_known(state: str, read: Iterable[Reader], looked: Iterable[Reader
             )
 
 
-def _check_values_not_read(state: str, readers: Iterable[Reader]) -> None:
+def _check_values_not_read(state: str, readers: Iterable[UpstreamReader]) -> None:
     for each in readers:
         if each.state == state and each.opened:
             raise ChangeTooEarly(
@@ -99,7 +101,7 @@ def _check_values_not_read(state: str, readers: Iterable[Reader]) -> None:
             )
 
 
-def check_past_read(readers: Iterable[Reader], topology: str, swapped: int) -> None:
+def check_past_read(readers: Iterable[UpstreamReader], topology: str, swapped: int) -> None:
     """TerminalError while a topology stands at a cut up to `swapped`: what the swap changed it has still to read, or looks up."""
     for each in readers:
         if each.owner == topology and any(0 < max(txid, each.between) <= swapped for txid in each.needs):

@@ -37,7 +37,7 @@ STATE_SPOUT, CHANGES, FINAL = "StateSpout", "changes", "final"
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class UpstreamReader:
     """A stream of `topology` that reads a state of `owner`; `needs` are the cuts from which and to which it reads next.
 
     `between` says that it reads those between them, too. `opened` are the cuts from which open batches read; 0: all.
@@ -61,7 +61,7 @@ class Upstream(Protocol):
     def known(self, state: str) -> UpstreamState:
         """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
 
-    def readers(self) -> Sequence[Reader]:
+    def readers(self) -> Sequence[UpstreamReader]:
         """Return all streams that read a state."""
 
     def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:

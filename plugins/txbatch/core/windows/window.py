@@ -66,10 +66,10 @@ class Length(NamedTuple):
     number: int
     weeks: bool
 
-    def told(self, *, weeks: bool) -> str:
+    def describe(self, *, weeks: bool) -> str:
         """Return it in the largest unit; weeks only where time is cut by them.
 
-        >>> Length("instant", 3_600_000_000, False).told(weeks=False), Length("day", 14, True).told(weeks=True)
+        >>> Length("instant", 3_600_000_000, False).describe(weeks=False), Length("day", 14, True).describe(weeks=True)
         ('1 hour', '2 weeks')
         """
         units = (each for each in _TOLD[self.kind].items() if weeks or each[0] != "week")
@@ -231,9 +231,9 @@ def window(
     if slide is not None:
         _check_slide(of, whole, grid)
     cut, origin = _cut(grid, zone)
-    every = "" if whole.number == grid.number else f", one every {grid.told(weeks=grid.weeks)},"
+    every = "" if whole.number == grid.number else f", one every {grid.describe(weeks=grid.weeks)},"
     where = "" if zone == "UTC" else f" in {zone}"
-    described = f"windows of {whole.told(weeks=grid.weeks)}{every} by {time}{where}"
+    described = f"windows of {whole.describe(weeks=grid.weeks)}{every} by {time}{where}"
     return Window(time, name, cut, whole.number, grid.number, origin, described)
 
 
@@ -252,7 +252,7 @@ def lasting(given: int) -> str:
     ('1 hour', '90 minutes', '1.5 seconds')
     """
     whole = given and given % 1_000_000 == 0
-    return Length("instant", given, weeks=False).told(weeks=False) if whole else f"{given / 1_000_000:g} seconds"
+    return Length("instant", given, weeks=False).describe(weeks=False) if whole else f"{given / 1_000_000:g} seconds"
 
 
 def _cut(grid: Length, zone: str) -> tuple[Cut, int]:

@@ -18,7 +18,7 @@ from txbatch.core.batch.apart import LastWriter, LedgerView, check_at_rest, chec
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.errors import DefinitionError, TxbatchError
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart import apart
@@ -85,7 +85,7 @@ class Warehouses:
                     hurry(connection)
                     apart.drop_copy(connection, row["state"], _identity(ledger))
             except TxbatchError as error:
-                log.warning("%s, where it was, is a copy that does not count: %s", apart.where(**row), shown(error))
+                log.warning("%s, where it was, is a copy that does not count: %s", apart.where(**row), one_line(error))
             else:
                 ledger.execute(query("forget_left"), {"state": row["state"]})
 
@@ -127,7 +127,7 @@ class Warehouses:
         ids = {"topology": batch.topology, "txid": batch.txid}
         if not batch.fence or batches.one(ledger, "neighbours", **ids)["open_before"] is not None:
             return
-        with self._owned(ledger, batch.topology, "abort.apart_committed") as states:
+        with self._lock_states(ledger, batch.topology, "abort.apart_committed") as states:
             for state in states:
                 state.take_back(batch)
             still_there(ledger)
@@ -139,7 +139,7 @@ class Warehouses:
         there.
         """
         for turn in pending[:1]:
-            with self._owned(ledger, turn.topology, "abort.apart_committed") as states:
+            with self._lock_states(ledger, turn.topology, "abort.apart_committed") as states:
                 for state in states:
                     state.prepare_skip(turn)
                 still_there(ledger)
@@ -195,7 +195,7 @@ class Warehouses:
         return f"{len(states)} states in {databases}" if states else "no states apart"
 
     @contextmanager
-    def _owned(self, ledger: Connection, topology: str, failpoint: str) -> Iterator[list[StateApart]]:
+    def _lock_states(self, ledger: Connection, topology: str, failpoint: str) -> Iterator[list[StateApart]]:
         """Context manager. Lock the states apart of a topology, in a transaction of each of their databases."""
         found = _states(ledger, topology)
         with self._all((row["database"] for row in found), failpoint) as connections:

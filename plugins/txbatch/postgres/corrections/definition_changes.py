@@ -33,11 +33,11 @@ from txbatch.core.definition.redefinition import (
     steps_of,
 )
 from txbatch.core.definition.renames import renamed
-from txbatch.core.definition.stored import Known, StateDefinition, state_definition
+from txbatch.core.definition.stored import KnownTopology, StateDefinition, state_definition
 from txbatch.core.errors import TerminalError
 from txbatch.core.state.pruned import begun, stored_spans
 from txbatch.core.state.state import StateKind, changes_name
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.core.topology.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_changed
@@ -98,13 +98,13 @@ def change(
                 _change_state(connection, aggregate, stored.states[name], was, own, txid)
     connection.execute(query("update_topology"), definitions.row(topology, job, known))
     definitions.check(connection, topology, job)
-    said = {"topology": topology.name, "job": job, "why": shown(why), "requested_by": by, "txid": txid}
+    said = {"topology": topology.name, "job": job, "why": one_line(why), "requested_by": by, "txid": txid}
     what = [{"how": how(each), "what": each.what} for each in found]
     connection.execute(query("insert_change"), {**said, "what": canonical_json(what)})
     return found
 
 
-def check(connection: Connection, topology: Topology, job: str, known: Known) -> list[Redefinition]:
+def check(connection: Connection, topology: Topology, job: str, known: KnownTopology) -> list[Redefinition]:
     """Return what has changed; raise what `change` is refused for before it has changed anything."""
     name = known.was or topology.name
     found = check_change(topology, job, known, batches.batches(connection, "open_batches", topology=name))
@@ -145,7 +145,7 @@ def _change_state(
     if Prune(name) in steps and aggregate.state.prune:
         _prune_from_now(connection, aggregate)
     values = {step.was: step.value for step in steps if isinstance(step, RenameValue)}
-    run_all(connection, report_views.replaced(connection, aggregate, reports.columns(values)))
+    run_all(connection, report_views.recreate_reports(connection, aggregate, reports.columns(values)))
     run_all(connection, reports.grants(connection))
     run_all(connection, _said_since(aggregate, changed.since))
     new_values.rename(connection, aggregate, {now: was for was, now in values.items()})

@@ -46,7 +46,7 @@ class Moves:
         with holders_told(ledger, name):
             run_all(ledger, report_views.lock(ledger, name))
             execute(ledger, f"LOCK TABLE {CURRENT.state(name)}")
-        there = self._begun(database, self.coming, "change.apart_committed")
+        there = self._begin(database, self.coming, "change.apart_committed")
         last = _newest_writer(ledger, aggregate.topology)
         with holders_told(there, name):
             apart.replace(there, self.warehouses.identity(ledger), aggregate, last)
@@ -62,7 +62,7 @@ class Moves:
         there; Unavailable while a report there is open.
         """
         name = aggregate.state.name
-        there = self._begun(was, self.going)
+        there = self._begin(was, self.going)
         self.warehouses.at_rest(ledger, there, aggregate.topology, name)
         execute(ledger, statements_of(aggregate).create_state())
         state_tables.copy_rows(there, ledger, aggregate)
@@ -70,7 +70,7 @@ class Moves:
             apart.drop_state(there, name)
         ledger.execute(query("state_moved"), {"state": name, "database": None, "applied_txid": None})
 
-    def _begun(self, database: str, until: ExitStack, failpoint: str | None = None) -> Connection:
+    def _begin(self, database: str, until: ExitStack, failpoint: str | None = None) -> Connection:
         """Return the transaction of a database that ends with `until`: one of each, or they would wait for each other."""
         if (at := (database, id(until))) not in self.begun:
             if any(other == database for other, _ in self.begun):

@@ -16,7 +16,7 @@ from txbatch.core.batch.transaction import STORED_BYTES_MAX, Assignment, Batch, 
 from txbatch.core.corrections import rebuild as decided
 from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.definition.changes import check_owner
-from txbatch.core.definition.stored import Known
+from txbatch.core.definition.stored import KnownTopology
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.record_numbers import check_same_number
@@ -144,13 +144,13 @@ class PostgresRebuilds:
             swap.analyze(connection, topology, coming(rebuild.number))
         with transaction(self.engine) as connection:
             behind = _next(connection, rebuild) is not None
-            watched = None if behind else swap.watched(connection, rebuild)
+            watched = None if behind else swap.watchers(connection, rebuild)
         if behind or watched:
             return Watched(watched) if watched else Behind()
         with transaction(self.engine) as connection:
             swap.alone(connection, rebuild.topology)
             _lock(connection, rebuild)
-            if _next(connection, rebuild) is not None or swap.watched(connection, rebuild):
+            if _next(connection, rebuild) is not None or swap.watchers(connection, rebuild):
                 return Behind()
             _check_states_stay(connection, topology, definitions.known(connection, topology))
             swapped = swap.swap(connection, rebuild, topology)
@@ -198,7 +198,7 @@ def check(connection: Connection, topology: Topology) -> None:
         swap.check_readers(connection, state)
 
 
-def _check_states_stay(connection: Connection, topology: Topology, known: Known) -> None:
+def _check_states_stay(connection: Connection, topology: Topology, known: KnownTopology) -> None:
     decided.check_states_stay(topology, known.states, upstream.readers(connection), upstream.looked_up(connection))
 
 

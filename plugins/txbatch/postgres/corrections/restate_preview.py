@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.corrections.verify import Again, Compared
-from txbatch.core.definition.stored import Known
-from txbatch.core.protocol.ledger import Version
+from txbatch.core.definition.stored import KnownTopology
+from txbatch.core.protocol.ledger import PositionVersion
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.verify import compared
@@ -63,7 +63,7 @@ class _Corrected(Folds):
         return f"ARRAY[{self.replaced:d}::bigint] || {super(_Corrected, self)._replaced(when)}"
 
 
-def effects(engine: Engine, topology: Topology, version: Version, again: Again) -> Iterator[Effect]:
+def effects(engine: Engine, topology: Topology, version: PositionVersion, again: Again) -> Iterator[Effect]:
     """Yield what would become of each state if this were counted in the version's place. Stores nothing."""
     partials = again.partials()
     with transaction(engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
@@ -76,7 +76,9 @@ def effects(engine: Engine, topology: Topology, version: Version, again: Again) 
             yield _effect(connection, statements, version.current.txid)
 
 
-def _contribute(connection: Connection, statements: StateStatements, version: Version, known: Known) -> None:
+def _contribute(
+    connection: Connection, statements: StateStatements, version: PositionVersion, known: KnownTopology
+) -> None:
     """Put what was read again where the contributions of a restate would be, in a temporary table."""
     aggregate, position = statements.aggregate, version.asked.position
     name, stored = aggregate.state.name, known.states[aggregate.state.name]
@@ -95,7 +97,7 @@ def _effect(connection: Connection, statements: StateStatements, replaced: int) 
     )
     execute(connection, f"CREATE TEMP TABLE touched ON COMMIT DROP AS {of_both}")
     folds = _folds(aggregate, statements.contribution, replaced)
-    after = python_merge.folded(connection, statements, folds, "pg_temp.touched")
+    after = python_merge.fold_in_python(connection, statements, folds, "pg_temp.touched")
     columns = listed([*statements.keys, *statements.values])
     before = OF_STATE.format(
         columns=columns, state=CURRENT.state(aggregate.state.name), touched="pg_temp.touched", keys=keys

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Engine
 from txbatch import failpoints
 from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections import retention
-from txbatch.core.corrections.growth import LAST_BATCHES, Counted, Growth, Stored, growth
-from txbatch.core.corrections.retention import Final, Folded, Past, Slice, Version
+from txbatch.core.corrections.growth import LAST_BATCHES, BatchGrowth, Growth, StoredSize, growth
+from txbatch.core.corrections.retention import Final, FoldableVersion, Folded, Past, Slice
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.pruned import more_pruned, stored_spans
@@ -76,7 +76,7 @@ class Retention:
 
     def outlook(self, past: Past) -> Slice:
         """Return what folding would come to now. Changes nothing."""
-        found = retention.folded(past.versions, past.reached)
+        found = retention.foldable(past.versions, past.reached)
         with transaction(self.engine) as connection:
             stored = _states(connection, past.topology) if found.all else ()
             states = [_state(past.topology, each, self.jobs) for each in stored]
@@ -90,8 +90,8 @@ class Retention:
         """Return what a month of batches keeps in contributions, by the last ones; None where that is not known."""
         with transaction(self.engine) as connection:
             given = {"topology": topology, "batches": LAST_BATCHES}
-            last = [Counted(*row) for row in connection.execute(query("pace_of_batches"), given)]
-            stored = [Stored(*row) for row in connection.execute(query("contributions_stored"), given)]
+            last = [BatchGrowth(*row) for row in connection.execute(query("pace_of_batches"), given)]
+            stored = [StoredSize(*row) for row in connection.execute(query("contributions_stored"), given)]
         return growth(last, stored)
 
     def horizon(self, topology: str) -> int:
@@ -162,7 +162,7 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     wanted = retention.as_read(wanted, _readers(connection, topology))
     versions = _versions(connection, {**given, "wanted": wanted})
     reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
-    found = retention.folded(versions, reached)
+    found = retention.foldable(versions, reached)
     left = _quarantined(connection, topology, states, found)
     gone = [_fold_state(connection, each, found) for each in states]
     connection.execute(query("close_alone"), given)
@@ -176,8 +176,8 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     return Slice(reached, len(found.all), sum(gone), attempts, left)
 
 
-def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[Version]:
-    return [Version(*row) for row in connection.execute(query("unfolded_versions"), given)]
+def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[FoldableVersion]:
+    return [FoldableVersion(*row) for row in connection.execute(query("unfolded_versions"), given)]
 
 
 def _pending(connection: Connection, topology: str) -> dict[int, int]:

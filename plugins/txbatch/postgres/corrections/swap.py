@@ -44,7 +44,7 @@ def alone(connection: Connection, topology: str) -> None:
         raise
 
 
-def watched(connection: Connection, rebuild: Rebuild) -> str | None:
+def watchers(connection: Connection, rebuild: Rebuild) -> str | None:
     """Return who began before the new generation had every batch, and would see it without the last; None: nobody is left."""
     last = connection.execute(query("last_counted"), {"rebuild": rebuild.number}).mappings().first()
     if last is None:
@@ -82,7 +82,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
         check_readers(connection, name)
     _move(connection, names, CURRENT, past(rebuild.number), make=True)
     txid = int(connection.execute(query("newest_cut"), {"topology": topology.name}).scalar_one())
-    run_all(connection, replaced_reports.kept(connection, names, rebuild.number, txid))
+    run_all(connection, replaced_reports.keep_reports(connection, names, rebuild.number, txid))
     connection.execute(query("forget_windows_left"), {"topology": topology.name})
     defined = [aggregate.state.name for aggregate in topology.aggregates]
     _move(connection, defined, coming(rebuild.number), CURRENT)
@@ -185,11 +185,11 @@ def _report(connection: Connection, aggregate: PersistentAggregate, *, anew: boo
         execute(
             connection, f"DROP VIEW IF EXISTS report.{pg_name(versions_name(name))}"
         )  # functions read it by its name
-        run_all(connection, report_views.replaced(connection, aggregate))
+        run_all(connection, report_views.recreate_reports(connection, aggregate))
     except InvalidTableDefinition:
         execute(connection, "ROLLBACK TO replaced")
         run_all(connection, report_views.drop(connection, name))
-        run_all(connection, report_views.replaced(connection, aggregate, kept.columns({})))
+        run_all(connection, report_views.recreate_reports(connection, aggregate, kept.columns({})))
     run_all(connection, kept.grants(connection))
 
 

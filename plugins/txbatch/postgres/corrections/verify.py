@@ -23,7 +23,7 @@ from txbatch.core.corrections.verify import (
     Read,
     Recorded,
     Unverifiable,
-    folded,
+    reason_if_folded,
 )
 from txbatch.core.errors import TerminalError
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, ValueColumn
@@ -196,7 +196,7 @@ def _counted(
 def _folded(connection: Connection, topology: Topology, recorded: Recorded) -> dict[str, Compared]:
     """The states of which retention has folded the batch's contributions (R22)."""
     found = connection.execute(query("horizons"), {"topology": topology.name}).mappings()
-    why = {row["state"]: folded(recorded.txid, row["horizon"]) for row in found}
+    why = {row["state"]: reason_if_folded(recorded.txid, row["horizon"]) for row in found}
     return {state: Compared(state, why_not=reason) for state, reason in why.items() if reason}
 
 

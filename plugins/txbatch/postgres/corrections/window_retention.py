@@ -14,12 +14,12 @@ from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core.batch.transaction import canonical_json
-from txbatch.core.corrections.window_retention import STEP_ROWS, Known, Leaving, decided
+from txbatch.core.corrections.window_retention import STEP_ROWS, Leaving, WindowFacts, decided
 from txbatch.core.definition.keep_policy import stored_windows
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.windows.watermark import BEGIN
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import doubled, listed, pg_name
+from txbatch.postgres.database.expressions import escape_percent, listed, pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import batches as rows
@@ -109,14 +109,14 @@ def _leaving(connection: Connection, topology: str, horizon: int | None = None) 
     ]
 
 
-def _known(connection: Connection, topology: str, state: str, kept: KeptWindows, horizon: int) -> Known:
+def _known(connection: Connection, topology: str, state: str, kept: KeptWindows, horizon: int) -> WindowFacts:
     rebuild = connection.execute(query("running_rebuild"), {"topology": topology}).mappings().first()
     then = connection.execute(query("closed_to_then"), {"topology": topology, "txid": horizon}).scalar() or {}
-    return Known(
+    return WindowFacts(
         horizon,
         then.get(state),
         event_time.closed_to(connection, topology).get(state),
-        [kept.mark(event_time.marks(connection, topology)), *_marks(connection, topology, kept, horizon)],
+        [kept.watermark_of(event_time.marks(connection, topology)), *_marks(connection, topology, kept, horizon)],
         _readers(connection, topology, state),
         rebuild["rebuild"] if rebuild else None,
     )
@@ -168,7 +168,7 @@ class _Step:
 
     def first(self) -> _Step:
         """Return the first part of it: whole windows, until there are `STEP_ROWS` rows of them."""
-        by, base = f"b.{doubled(pg_name(self.kept.by))}", doubled(self.folds.base)
+        by, base = f"b.{escape_percent(pg_name(self.kept.by))}", escape_percent(self.folds.base)
         micros = f"(EXTRACT(EPOCH FROM {by}) * 1000000)::bigint"
         sql = f"SELECT {micros} FROM {base} b WHERE {_between(by)} ORDER BY {by} OFFSET {STEP_ROWS - 1:d} LIMIT 1"
         found = self._run(sql).scalar()
@@ -182,7 +182,7 @@ class _Step:
         """Take them away, and return the same."""
         self._run(f"CREATE TEMP TABLE leaving ON COMMIT DROP AS {self._rows()}")
         same = " AND ".join(f"s.{key} = l.k{n}" for n, key in enumerate(self._keys))
-        for table in (self._state, doubled(self.folds.base)):
+        for table in (self._state, escape_percent(self.folds.base)):
             self._run(f"DELETE FROM {table} s USING pg_temp.leaving l WHERE {same}")
         found = self._counted("pg_temp.leaving")
         self._run("DROP TABLE pg_temp.leaving")
@@ -195,10 +195,10 @@ class _Step:
     def _rows(self) -> str:
         """Return the query of the rows that leave, by their keys k0, k1, ...; of pieces those that `begins` a session are one."""
         gap, name = self.kept.gap, self.kept.records
-        records = "NULL::bigint" if name is None else f"s.{doubled(pg_name(name))}"
+        records = "NULL::bigint" if name is None else f"s.{escape_percent(pg_name(name))}"
         keys, by = (
             [f"s.{key} AS k{n}" for n, key in enumerate(self._keys)],
-            f"s.{doubled(pg_name(self.kept.by))}",
+            f"s.{escape_percent(pg_name(self.kept.by))}",
         )
         if gap is None:
             return (
@@ -206,7 +206,7 @@ class _Step:
             )
         others, ended = listed(f"s.{key}" for key in self._keys[:-1]), ""
         if others:  # all pieces of a key that has one which ended: they are found by its ends, of what is not folded yet as well
-            found = (f"SELECT {others} FROM {doubled(each)} s WHERE {_between(by)}" for each in self._ends)
+            found = (f"SELECT {others} FROM {escape_percent(each)} s WHERE {_between(by)}" for each in self._ends)
             ended = f" WHERE ({others}) IN ({' UNION ALL '.join(found)})"
         pieces = f"SELECT {listed(keys)}, {by} AS ends, {records} AS records FROM {self._state} s{ended}"
         return self._whole_sessions(pieces, gap)
@@ -230,7 +230,7 @@ class _Step:
 
     @property
     def _keys(self) -> list[str]:
-        return [doubled(key) for key in self.folds.keys]
+        return [escape_percent(key) for key in self.folds.keys]
 
     @property
     def _ends(self) -> tuple[str, str]:
@@ -238,4 +238,4 @@ class _Step:
 
     @property
     def _state(self) -> str:
-        return doubled(self.folds.generation.state(self.folds.state))
+        return escape_percent(self.folds.generation.state(self.folds.state))

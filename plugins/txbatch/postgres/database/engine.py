@@ -166,9 +166,9 @@ def transaction(engine: Engine) -> Iterator[Connection]:
             committing = True
             begun.commit()
     except DBAPIError as error:
-        raise translated(error.orig, committing, _warehouse(engine, session, error.orig)) from error
+        raise translate(error.orig, committing, _warehouse(engine, session, error.orig)) from error
     except psycopg2.Error as error:
-        raise translated(error, committing, _warehouse(engine, session, error)) from error
+        raise translate(error, committing, _warehouse(engine, session, error)) from error
 
 
 def _warehouse(engine: Engine, session: object, error: object) -> str | None:
@@ -178,7 +178,7 @@ def _warehouse(engine: Engine, session: object, error: object) -> str | None:
     return engine.get_execution_options().get("warehouse") if own else None
 
 
-def translated(error: BaseException | None, committing: bool = False, warehouse: str | None = None) -> TxbatchError:
+def translate(error: BaseException | None, committing: bool = False, warehouse: str | None = None) -> TxbatchError:
     """The driver's error in our words; `warehouse` names the database with states apart that has it."""
     code = getattr(error, "pgcode", None)
     message = str(error).strip().split("\n")[0]

@@ -61,6 +61,6 @@ def total_sql(column: ValueColumn) -> str:
     return f"{total}::text"
 
 
-def doubled(sql: str) -> str:
+def escape_percent(sql: str) -> str:
     """Names in a statement in which a percent sign would begin a parameter."""
     return sql.replace("%", "%%")

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, text
 
 from txbatch.core.errors import DefinitionError, NotMigrated, TerminalError
-from txbatch.core.text import shown
+from txbatch.core.text import one_line
 from txbatch.postgres.database.engine import check_server, granted_by, transaction
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.queries import query, sql_root
@@ -152,7 +152,7 @@ def _check(connection: Connection, roles: Roles, makers: Sequence[str]) -> None:
 def _run(connection: Connection, statements: str) -> list[str]:
     cursor = connection.connection.cursor()
     cursor.execute(statements)
-    return [shown(notice.strip()) for notice in cursor.connection.notices]
+    return [one_line(notice.strip()) for notice in cursor.connection.notices]
 
 
 def _file(name: str) -> str:

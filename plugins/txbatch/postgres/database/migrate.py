@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from txbatch.core.errors import NotMigrated, SchemaMismatch
 from txbatch.core.state.state import REPORTS
-from txbatch.core.text import told_numbers
+from txbatch.core.text import list_numbers
 from txbatch.postgres.database.engine import check_server, transaction, unless_made
 from txbatch.postgres.database.queries import query, sql_root
 
@@ -84,10 +84,10 @@ def check_migrated(engine: Engine) -> None:
         check_server(connection)
         applied, known = _applied(connection), {migration.number for migration in migrations()}
     if known - applied:
-        raise NotMigrated(f"the database lacks {told_numbers('migration', known - applied)}: run `txbatch migrate`")
+        raise NotMigrated(f"the database lacks {list_numbers('migration', known - applied)}: run `txbatch migrate`")
     if applied - known:
         raise NotMigrated(
-            f"the database has {told_numbers('migration', applied - known)} of a newer txbatch: update this one"
+            f"the database has {list_numbers('migration', applied - known)} of a newer txbatch: update this one"
         )
 
 

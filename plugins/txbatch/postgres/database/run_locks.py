@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from txbatch.postgres.database.engine import transaction, translated
+from txbatch.postgres.database.engine import transaction, translate
 from txbatch.postgres.database.queries import query
 
 
@@ -42,7 +42,7 @@ class PostgresRunLocks:
                         connection.commit()
                     connection.invalidate()  # the session itself must end, and with it the lock
         except DBAPIError as error:
-            raise translated(error.orig) from error
+            raise translate(error.orig) from error
 
     def held(self, topology: str, name: str) -> bool:
         """True while a living process holds the name."""

@@ -22,10 +22,10 @@ from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import doubled, listed, pg_name
+from txbatch.postgres.database.expressions import escape_percent, listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.ledger_reader import Reader, Rows, answered, checked_key, key_type, keys_listed
+from txbatch.postgres.reading.ledger_reader import LedgerReader, Rows, answered, checked_key, key_type, keys_listed
 from txbatch.postgres.schema.python_history import OwnPast
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import batches as of_ledger
@@ -42,7 +42,7 @@ _MEMORY = "256MB"
 Key = Sequence[str]
 
 
-class PastReader(Reader):
+class PastReader(LedgerReader):
     """Reads what states were. Every method is one transaction that sees one state of things.
 
     UnknownName for an unknown state; TerminalError for one whose past is not kept, and for keys as for `query`. `jobs` has those
@@ -93,7 +93,7 @@ class PastReader(Reader):
                 rows = _folded(OwnPast.of(connection, own, generation), txid, typed, asked, corrected=corrected)
             if not asked:
                 connection.execute(query("hash_in_memory"), {"memory": _MEMORY})
-                order = f" ORDER BY {doubled(listed(map(pg_name, typed)))}" if typed else ""
+                order = f" ORDER BY {escape_percent(listed(map(pg_name, typed)))}" if typed else ""
                 statement = f"SELECT * FROM {rows}{order} LIMIT %(limit)s"
                 return [
                     dict(row)
@@ -121,7 +121,7 @@ class PastReader(Reader):
                 f"SELECT * FROM {_function('why', state)}({listed(casts)})", asked
             ).mappings()
             versions = [_version(dict(row), removable="remove" in stored["columns"]) for row in found]
-            report = f"SELECT * FROM report.{doubled(pg_name(state))} WHERE {_same(typed)}"
+            report = f"SELECT * FROM report.{escape_percent(pg_name(state))} WHERE {_same(typed)}"
             row = connection.exec_driver_sql(report, asked).mappings().first()
             if not versions and row is None:
                 _check_left(connection, stored, key, casts, asked)
@@ -147,7 +147,7 @@ class PastReader(Reader):
         return (
             None
             if left is None or left.txid <= txid
-            else f"as of txid {txid} it is told without that: {left.told(state)}"
+            else f"as of txid {txid} it is told without that: {left.describe(state)}"
         )
 
     def restatements(self, topology: str, limit: int = 20) -> Rows:
@@ -222,11 +222,11 @@ def _folded(own: OwnPast, txid: int, typed: Mapping[str, str], asked: Sequence[K
             own.connection.exec_driver_sql(f"INSERT INTO pg_temp.asked {keys}", _parameters(key))
         of_keys = "SELECT * FROM pg_temp.asked"
     found = own.corrected(txid, of_keys) if corrected else own.as_of(txid, of_keys)
-    return f"({doubled(found)}) r"
+    return f"({escape_percent(found)}) r"
 
 
 def _function(prefix: str, state: str, schema: str = "report") -> str:
-    return f"{schema}.{doubled(pg_name(f'{prefix}_{state}'))}"
+    return f"{schema}.{escape_percent(pg_name(f'{prefix}_{state}'))}"
 
 
 def _check_left(
@@ -241,7 +241,7 @@ def _check_left(
     before = f"SELECT {start} < timestamptz 'epoch' + %(before)s * interval '1 microsecond'"
     if connection.exec_driver_sql(before, {**asked, "before": left.before}).scalar():
         raise UnknownName(
-            f"state {stored['state']!r} has no key {','.join(key)!r} any more, if it ever had: {left.told(stored['state'])}"
+            f"state {stored['state']!r} has no key {','.join(key)!r} any more, if it ever had: {left.describe(stored['state'])}"
         )
 
 
@@ -255,7 +255,7 @@ def _casts(typed: Mapping[str, str]) -> list[str]:
 
 def _same(typed: Mapping[str, str]) -> str:
     pairs = zip(typed, _casts(typed), strict=True)
-    return " AND ".join(f"{doubled(pg_name(name))} = {part}" for name, part in pairs) or "true"
+    return " AND ".join(f"{escape_percent(pg_name(name))} = {part}" for name, part in pairs) or "true"
 
 
 def _version(row: dict[str, Any], *, removable: bool) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _amounts(
     if not all(merge_named(merge) for *_, merge in stored["columns"]["values"]):
         return None
     folds = Folds(stored["topology"], stored["state"], stored["columns"])
-    keys = [f"{cast} AS {doubled(key)}" for cast, key in zip(casts, folds.keys, strict=False)] or [
+    keys = [f"{cast} AS {escape_percent(key)}" for cast, key in zip(casts, folds.keys, strict=False)] or [
         f"true AS {folds.keys[0]}"
     ]
     same = " AND ".join(f"r.{key} = k.{key}" for key in folds.keys)
@@ -285,12 +285,12 @@ def _amounts(
     row = [f"r.{name}" for name in (*folds.keys, *folds.values)]
     state = f"(SELECT * FROM {folds.generation.state(folds.state)}{there})"
     end = stored["columns"].get("sessions")
-    of = doubled(f"SELECT * FROM one k{_pieces(folds, pg_name(end)) if end else ''}")
+    of = escape_percent(f"SELECT * FROM one k{_pieces(folds, pg_name(end)) if end else ''}")
     ordered = listed(f"r.{key}" for key in folds.keys)
     has, amounts = (
         connection.exec_driver_sql(
             f"WITH one AS (SELECT {listed(keys)}), asked AS ({of}) "
-            + doubled(f"SELECT {listed(row)} FROM asked k JOIN {rows} r ON {same} ORDER BY {ordered}"),
+            + escape_percent(f"SELECT {listed(row)} FROM asked k JOIN {rows} r ON {same} ORDER BY {ordered}"),
             asked,
         ).all()
         for rows in (state, f"({folds.now('asked')})")

@@ -10,13 +10,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DataError
 
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.planned_files import Counted
+from txbatch.core.batch.planned_files import PlannedFiles
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.text import how_many
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import doubled, pg_name, select_all, sql_type
+from txbatch.postgres.database.expressions import escape_percent, pg_name, select_all, sql_type
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables.batches import unknown_topology
 
@@ -25,7 +25,7 @@ COUNTED_FILES_MAX = 100_000
 COUNTED_BYTES_MAX = 4_000_000  # of the stored plans of a topology that are looked at
 
 
-class Reader:
+class LedgerReader:
     """Reads the ledger's database, and the states apart in `warehouses`. Every method is one transaction."""
 
     def __init__(self, engine: Engine, warehouses: Warehouses | None = None) -> None:
@@ -103,12 +103,12 @@ class Reader:
         self._check_known(topology)
         return self._rows("partitions", topology=topology)
 
-    def counted(self, topology: str | None = None) -> list[Counted]:
+    def counted(self, topology: str | None = None) -> list[PlannedFiles]:
         """Return what was counted of each file, as plans of committed batches say, newest first; None: of all topologies."""
-        files: dict[tuple[str, str], Counted] = {}
+        files: dict[tuple[str, str], PlannedFiles] = {}
         for row in self._rows("counted_ranges", topology=topology, limit=COUNTED_FILES_MAX):
             of = row["topology"], row["stream"]
-            counted = files.setdefault(of, Counted(*of, row["source"], {}))
+            counted = files.setdefault(of, PlannedFiles(*of, row["source"], {}))
             counted.files[row["partition"]] = [row["metadata"]["end"], row["metadata"].get("mtime_ns")]
         found = list(files.values())
         for row in self._rows("counted_intervals", topology=topology, bytes=COUNTED_BYTES_MAX):
@@ -118,7 +118,7 @@ class Reader:
                 if row["source"][stream]["spout"] == "IntervalSpout":
                     of, source = (row["topology"], stream), row["source"][stream]
                     when, restates = (interval, row["created_at"]), row["kind"] == "restate"
-                    found.append(Counted(*of, source, planned.plan["files"], row["txid"], *when, restates))
+                    found.append(PlannedFiles(*of, source, planned.plan["files"], row["txid"], *when, restates))
         return found
 
     def server(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:
         told = ", ".join(",".join(key) for key in keys)
         raise TerminalError(f"state {state!r} is one global value and has no key; ask without {told}")
     with transaction(engine) as connection:
-        row = connection.exec_driver_sql(f"SELECT * FROM report.{doubled(pg_name(state))}").mappings().first()
+        row = connection.exec_driver_sql(f"SELECT * FROM report.{escape_percent(pg_name(state))}").mappings().first()
         return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
 
 
@@ -203,7 +203,7 @@ def _query(state: str, typed: Mapping[str, str]) -> str:
     )
     names = ", ".join(f"k{number}" for number in range(len(typed)))
     statement = f"FROM unnest({listed}) WITH ORDINALITY AS a ({names}, n) LEFT JOIN report."
-    return f"SELECT r.* {statement}{doubled(pg_name(state))} r ON {doubled(same)} ORDER BY a.n"
+    return f"SELECT r.* {statement}{escape_percent(pg_name(state))} r ON {escape_percent(same)} ORDER BY a.n"
 
 
 def key_type(type_: str) -> str:

@@ -13,7 +13,7 @@ from txbatch.core.errors import BadRecord, SchemaMismatch, TerminalError, Unknow
 from txbatch.core.records.fields import SIMPLE_TYPES, Field, encodable
 from txbatch.core.text import how_many
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.postgres.database.expressions import doubled, listed, pg_name
+from txbatch.postgres.database.expressions import escape_percent, listed, pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.reading.ledger_reader import keys_listed
 from txbatch.postgres.schema.getter import getter_name
@@ -59,7 +59,7 @@ def _differs(state: str, how: str) -> SchemaMismatch:
 
 
 def _got(connection: Connection, state: str, typed: Mapping[str, str], keys: Sequence[Key]) -> list[Values | None]:
-    function = f"report.{doubled(pg_name(getter_name(state)))}"
+    function = f"report.{escape_percent(pg_name(getter_name(state)))}"
     if not typed:
         for key in keys:
             _columns(state, key, typed)

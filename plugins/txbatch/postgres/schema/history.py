@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from txbatch.core.aggregates.merge import folded
+from txbatch.core.aggregates.merge import folded_columns
 from txbatch.core.records.fields import free_name
 from txbatch.core.state.state import changes_columns
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -193,7 +193,7 @@ class Past:
             stands = self._stands(number)
             made.append(f"bool_or({stands}) AS s{number}")
             columns = self.aggregate.columns
-            merges = folded(
+            merges = folded_columns(
                 self.aggregate.merges, [f"(CASE WHEN {stands} THEN r.p{n} END)" for n in range(len(columns))]
             )
             for n, (column, merge) in enumerate(zip(columns, merges, strict=True)):

@@ -79,7 +79,7 @@ class OwnPast:
         return python_merge.amounts(self.connection, statements_of(self.aggregate, "past"), versions, suffix)
 
     def _shown(self, amounts: str) -> str:
-        return report_views.shown(self.aggregate, self.columns, f"SELECT * FROM ({amounts}) m WHERE m.stands")
+        return report_views.shown_query(self.aggregate, self.columns, f"SELECT * FROM ({amounts}) m WHERE m.stands")
 
 
 def _at(txid: int) -> Moment:

@@ -16,7 +16,7 @@ from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.kept_reports import KeptReports
 
 
-def kept(connection: Connection, states: Sequence[str], rebuild: int, newest: int) -> Iterator[str]:
+def keep_reports(connection: Connection, states: Sequence[str], rebuild: int, newest: int) -> Iterator[str]:
     """Yield what keeps the reports of states, whose tables have been moved, and whose reports are still those of before.
 
     `newest` is the last txid that they have.

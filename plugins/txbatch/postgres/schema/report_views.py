@@ -47,7 +47,7 @@ def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterat
     SchemaMismatch when one of their names is taken.
     """
     check_free(connection, aggregate)
-    yield from replaced(connection, aggregate)
+    yield from recreate_reports(connection, aggregate)
 
 
 def check_free(connection: Connection, aggregate: PersistentAggregate) -> None:
@@ -60,7 +60,7 @@ def check_free(connection: Connection, aggregate: PersistentAggregate) -> None:
             )
 
 
-def replaced(
+def recreate_reports(
     connection: Connection, aggregate: PersistentAggregate, there: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[str]:
     """Yield what makes all that a state has in `report` anew, over the tables that have its name today.
@@ -79,7 +79,7 @@ def replaced(
 def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
     """Yield what a state that an older version made lacks of these. A name that another state has is left to that one."""
     past = False
-    yield from _ended_otherwise(connection, aggregate)
+    yield from _recreate_window_ends(connection, aggregate)
     if aggregate.state.contributions:
         _, changes, versions = _views(aggregate)
         there = _columns(connection, changes)
@@ -100,7 +100,7 @@ def _without_records(connection: Connection, aggregate: PersistentAggregate, vie
         yield from (f"REVOKE ALL ON report.{pg_name(row.view)} FROM {row.role}" for row in found)
 
 
-def _ended_otherwise(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+def _recreate_window_ends(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
     """Yield what makes those views anew whose windows end otherwise than they are said to today, with that."""
     if not isinstance(window := aggregate.window, Window):
         return
@@ -209,7 +209,7 @@ def create_report(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> 
     return f"CREATE OR REPLACE VIEW report.{name} AS SELECT {_selected(aggregate, there)} FROM {rows} c{counted}"
 
 
-def shown(aggregate: PersistentAggregate, there: Sequence[str], rows: str) -> str:
+def shown_query(aggregate: PersistentAggregate, there: Sequence[str], rows: str) -> str:
     """The same columns, in this order, of another query of keys, partials and txids."""
     return f"SELECT {_selected(aggregate, there)} FROM ({rows}) c"
 

@@ -20,7 +20,7 @@ def report_rows(aggregate: PersistentAggregate, sessions: SessionWindow) -> str:
     """Return the query of a state's sessions as they are now: keys, partials and the last txid, by the names of its columns."""
     keys, values = Versions(aggregate).keys, [pg_name(column.name) for column in aggregate.columns]
     pieces = f"SELECT {listed([*keys, *values, 'txid'])} FROM state.{pg_name(aggregate.state.name)}"
-    return joined(aggregate, sessions, pieces, keys, values)
+    return join_pieces(aggregate, sessions, pieces, keys, values)
 
 
 def rows_at(aggregate: PersistentAggregate, sessions: SessionWindow, txid: str) -> str:
@@ -33,7 +33,7 @@ def rows_corrected(aggregate: PersistentAggregate, sessions: SessionWindow, txid
     return _rows(aggregate, sessions, Moment(f"v.position <= {txid}", REPLACED))
 
 
-def joined(
+def join_pieces(
     aggregate: PersistentAggregate, sessions: SessionWindow, pieces: str, keys: Sequence[str], values: Sequence[str]
 ) -> str:
     """Return the query of the sessions that pieces, a query of these keys, values and `txid`, come to; with the same names."""
@@ -61,4 +61,4 @@ def _rows(aggregate: PersistentAggregate, sessions: SessionWindow, moment: Momen
     keys = [f"k{n}" for n in range(len(aggregate.keys))]
     values = [f"p0_{n}" for n in range(len(aggregate.columns))]
     pieces = f"SELECT {listed([*keys, *values, 'txid'])} FROM ({OnePass(aggregate, [moment], moment).folds()}) f"
-    return joined(aggregate, sessions, pieces, keys, values)
+    return join_pieces(aggregate, sessions, pieces, keys, values)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from txbatch.core.aggregates.merge import RowMerge, folded, merge_named
+from txbatch.core.aggregates.merge import RowMerge, folded_columns, merge_named
 from txbatch.core.definition.stored import columns
 from txbatch.core.state.state import versions_name
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
@@ -165,7 +165,7 @@ class Folds:
         """The values of the rows `r` of a key as one."""
         values = self.stored["values"]
         named = [self.own.get(name) or merge_named(name) for *_, name in values]
-        merges = folded([merge for merge in named if merge], [f"r.{name}" for name in self.values])
+        merges = folded_columns([merge for merge in named if merge], [f"r.{name}" for name in self.values])
         typed = zip(merges, values, self.values, strict=True)
         return [f"CAST({merge} AS {sql_type(type_)}) AS {name}" for merge, (_, type_, _), name in typed]
 

@@ -38,7 +38,7 @@ def merge_staged(connection: Connection, statements: StateStatements, *, walk: b
     read = [*(f"e.{name}::text" for name in texts), "s.txid::text", *(f"e.{name}" for name in kept)]
     query = f"SELECT {listed([*read, *map(statements.unless_removed, kept)])} FROM {statements.staged_with_state(walk=walk)}"
     made_columns = list(chain.from_iterable(own.values()))
-    with garbage.not_looked_for():
+    with garbage.without_gc():
         for columns in _chunks(connection, query):
             of_texts, values = columns[: len(texts) + 1], _plain(partials * 2, columns[len(texts) + 1 :])
             merged = _merged(own, values[len(kept) :], values[: len(kept)])
@@ -53,7 +53,7 @@ def once(connection: Connection, statements: StateStatements) -> str:
     return _folded(connection, statements, statements.staged, statements.aggregate.partial_columns, "once")
 
 
-def folded(connection: Connection, statements: StateStatements, folds: Folds, keys: str | None = None) -> str:
+def fold_in_python(connection: Connection, statements: StateStatements, folds: Folds, keys: str | None = None) -> str:
     """Return the query of keys and values as they count now, of the keys that `keys` has: see `Folds.now`."""
     if not statements.aggregate.by_python:
         return folds.now(keys)
@@ -63,7 +63,7 @@ def folded(connection: Connection, statements: StateStatements, folds: Folds, ke
 def dated(connection: Connection, statements: StateStatements) -> str:
     """Return the query of all keys and values as they count now, with the txid that changed each last."""
     folds = Folds.of(statements.aggregate, statements.generation)
-    return folds.dated(folded(connection, statements, folds))
+    return folds.dated(fold_in_python(connection, statements, folds))
 
 
 def amounts(connection: Connection, statements: StateStatements, versions: str, suffix: str) -> str:
@@ -94,7 +94,7 @@ def _folded(
         (*key, *combine.whole(row[len(keys) :] for row in same))
         for key, same in groupby(found, lambda row: row[: len(keys)])
     )
-    with garbage.not_looked_for():
+    with garbage.without_gc():
         for chunk in _in_chunks(merged):
             both = [*zip(*chunk, strict=True)]
             _copy(connection, table, keys, both[: len(keys)], columns, both[len(keys) :])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from txbatch.core.aggregates.merge import folded, grouped
+from txbatch.core.aggregates.merge import folded_columns, grouped
 from txbatch.core.state.state import StateKind
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.postgres.database.expressions import (
@@ -119,7 +119,7 @@ class StateStatements:
 
     def once(self) -> str:
         """The staged rows, several of one key as one."""
-        merges = folded(self.aggregate.partial_merges, self.partials)
+        merges = folded_columns(self.aggregate.partial_merges, self.partials)
         merged = [
             f"CAST({merge} AS {sql_type(column.partial.type)}) AS {name}"
             for column, merge, name in zip(self.partial_columns, merges, self.partials, strict=True)
@@ -198,7 +198,7 @@ class StateStatements:
         """
         in_sql = [column for column in self.partial_columns if column.partial.merge.in_sql]
         names = [pg_name(column.name) for column in in_sql]
-        merges = folded([column.partial.merge for column in in_sql], names)
+        merges = folded_columns([column.partial.merge for column in in_sql], names)
         merged = [
             merge if column.partial.exact else f"count({name})"
             for column, merge, name in zip(in_sql, merges, names, strict=True)

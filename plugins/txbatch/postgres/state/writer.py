@@ -15,7 +15,7 @@ from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.naming import naming
 from txbatch.core.state.state import StateKind
-from txbatch.postgres.database.engine import execute, translated
+from txbatch.postgres.database.engine import execute, translate
 from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.new_values import RETURNING_VERSION_MIN, NewValues, check_rights
 from txbatch.postgres.state.refold import CHANGED, FOLDED, Refold
@@ -86,20 +86,20 @@ class StateWriter:
             self._prepare()
             staged, written = self._merge(staged)
             if written != staged.rows:
-                self._left(written, staged.rows)
+                self._check_left(written, staged.rows)
             self._complete()
         return staged.rows
 
     def _prepare(self) -> None:
         """What comes before the upsert."""
 
-    def _left(self, written: int, rows: int) -> None:
+    def _check_left(self, written: int, rows: int) -> None:
         """What it means that the upsert left rows alone."""
         execute(self.connection, "ROLLBACK TO before_state")
         self._check_ahead(self.statements.ahead(self.txid))
-        self._kept_back(written, rows)
+        self._check_kept_back(written, rows)
 
-    def _kept_back(self, written: int, rows: int) -> None:
+    def _check_kept_back(self, written: int, rows: int) -> None:
         raise StateAhead(
             f"state {self.name!r}: {written} of {rows} rows were written, a trigger or a policy kept the others: state "
             "changed outside the ledger; nothing was committed"
@@ -123,9 +123,9 @@ class StateWriter:
         walk = fits and self._server_version >= INDEX_WALK_VERSION_MIN
         execute(self.connection, f"SAVEPOINT before_state; {INDEX_WALK if walk else INDEX_PROBES}")
         merged = self._merged_by_python(walk=walk)
-        return self._written(self.statements.upsert(self.txid, walk=walk, merged=merged))
+        return self._write(self.statements.upsert(self.txid, walk=walk, merged=merged))
 
-    def _written(self, upsert: str) -> int:
+    def _write(self, upsert: str) -> int:
         """Run the upsert; return how many rows were written."""
         return int(execute(self.connection, upsert).rowcount)
 
@@ -164,7 +164,7 @@ class StateWriter:
             try:
                 yield
             except psycopg2.Error as error:
-                problem = translated(error)
+                problem = translate(error)
                 if not isinstance(problem, BadRecord):
                     raise
                 raise BadRecord(f"{problem}{self._too_long(error)}{self._too_large(error)}") from error
@@ -191,9 +191,9 @@ class LedgerWriter(StateWriter):
         if not self._returns:
             self._run(NewValues(self.statements).before(self.statements.staged))
 
-    def _written(self, upsert: str) -> int:
+    def _write(self, upsert: str) -> int:
         returned = NewValues(self.statements).returned(upsert, self.txid) if self._returns else None
-        return super()._written(upsert) if returned is None else int(execute(self.connection, returned).fetchone()[0])
+        return super()._write(upsert) if returned is None else int(execute(self.connection, returned).fetchone()[0])
 
     def _complete(self) -> None:
         self._run(self.statements.remove(self.txid))
@@ -231,7 +231,7 @@ class RestateWriter(StateWriter):
             execute(self.connection, "SAVEPOINT before_state")
             self._contribute()
             self._run(refold.find())
-            found_folds = python_merge.folded(self.connection, self.statements, refold.folds, CHANGED)
+            found_folds = python_merge.fold_in_python(self.connection, self.statements, refold.folds, CHANGED)
             execute(self.connection, refold.keep(found_folds))
             self._run(NewValues(self.statements).before(CHANGED))
             if self.statements.kind is not StateKind.NON_TRANSACTIONAL:
@@ -241,7 +241,7 @@ class RestateWriter(StateWriter):
             written = int(execute(self.connection, refold.put()).rowcount)
             if written != found:
                 self._check_ahead(refold.ahead())
-                self._kept_back(written, found)
+                self._check_kept_back(written, found)
             self._run(NewValues(self.statements).after(self.txid))
             execute(self.connection, refold.forget())
         return gone + found

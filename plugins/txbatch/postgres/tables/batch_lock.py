@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from txbatch.core.batch.transaction import Batch, Run, TransactionAttempt
 from txbatch.core.errors import LeaseHeld, TransientError, Unavailable
-from txbatch.core.protocol.ports import repeated
+from txbatch.core.protocol.ports import repeat
 from txbatch.postgres.database.queries import query
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def beating(connection: Connection) -> Iterator[None]:
         with suppress(psycopg2.Error):  # whoever needs the session next finds that it is gone
             cursor.execute("SELECT")
 
-    with repeated(beat, seconds=BEAT_SECONDS, name="txbatch beat"):
+    with repeat(beat, seconds=BEAT_SECONDS, name="txbatch beat"):
         yield
 
 

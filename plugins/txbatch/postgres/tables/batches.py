@@ -13,7 +13,7 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.decisions import consumed
-from txbatch.core.protocol.ledger import Head, Version
+from txbatch.core.protocol.ledger import Head, PositionVersion
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables import batch_lock
@@ -124,7 +124,7 @@ def order(connection: Connection, planned: Batch) -> tuple[int | None, int | Non
     return found["open_before"], found["last_committed"], offsets_of(connection, planned)
 
 
-def version(connection: Connection, topology: str, txid: int) -> Version:
+def version(connection: Connection, topology: str, txid: int) -> PositionVersion:
     """The version of a txid's position that counts now; UnknownName when there is no such txid."""
     asked = batch(connection, topology, txid)
     first = asked if asked.position == txid else batch(connection, topology, asked.position)
@@ -137,7 +137,7 @@ def version(connection: Connection, topology: str, txid: int) -> Version:
     again = None if counted is None else rebuilt(topology, counted)
     plan, read = (None, read_by(connection, current)) if again is None else again
     left = windows_left(connection, topology)
-    return Version(asked, first, current, read, read_by(connection, first), horizon, plan, left)
+    return PositionVersion(asked, first, current, read, read_by(connection, first), horizon, plan, left)
 
 
 def windows_left(connection: Connection, topology: str) -> dict[str, Left]:

@@ -12,13 +12,19 @@ from txbatch.core.corrections.rebuild import Progress
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.keep_policy import policy
 from txbatch.core.definition.renames import by_name
-from txbatch.core.definition.stored import Known, StateDefinition, stream_definitions, stream_fields, stream_watermarks
+from txbatch.core.definition.stored import (
+    KnownTopology,
+    StateDefinition,
+    stream_definitions,
+    stream_fields,
+    stream_watermarks,
+)
 from txbatch.core.errors import SchemaMismatch, UnknownName
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
 
 
-def check(connection: Connection, topology: Topology, job: str | None = None) -> Known:
+def check(connection: Connection, topology: Topology, job: str | None = None) -> KnownTopology:
     """Return what is known of a topology, which is nothing else than is defined now; `job` is where.
 
     SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise.
@@ -46,7 +52,7 @@ def rebuilt_now(connection: Connection, topology: str) -> str | None:
     )
 
 
-def known(connection: Connection, topology: Topology) -> Known:
+def known(connection: Connection, topology: Topology) -> KnownTopology:
     """Return what the ledger knows of a topology, and of who has the names of its states."""
     name = name_of(connection, topology)
     names = {"topology": name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
@@ -78,7 +84,7 @@ def store(connection: Connection, topology: Topology, job: str) -> None:
     connection.execute(query("update_topology"), row(topology, job, stored))
 
 
-def row(topology: Topology, job: str, stored: Known) -> dict[str, Any]:
+def row(topology: Topology, job: str, stored: KnownTopology) -> dict[str, Any]:
     """What the ledger keeps of it, given what it had."""
     watermarks, keep = stream_watermarks(topology, stored), policy(topology)
     return {
@@ -92,15 +98,15 @@ def row(topology: Topology, job: str, stored: Known) -> dict[str, Any]:
     }
 
 
-def _known(topology: str, row: RowMapping) -> Known:
+def _known(topology: str, row: RowMapping) -> KnownTopology:
     states = row["states"] or []
     own = {each["state"]: _state(each) for each in states if each["topology"] == topology}
     owners = {each["state"]: each["topology"] for each in states}
     if row["job"] is None:
-        return Known("", False, {}, own, owners, None, None)
+        return KnownTopology("", False, {}, own, owners, None, None)
     streams = stream_definitions(row["source"] or {}, row["streams"])
     committed = (row["committed_txid"], row["counted"]) if row["committed_txid"] else None
-    return Known(
+    return KnownTopology(
         row["job"],
         row["by_interval"],
         streams,

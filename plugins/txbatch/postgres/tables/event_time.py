@@ -13,7 +13,16 @@ from sqlalchemy import Connection
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, canonical_json
-from txbatch.core.protocol.event_time import Known, Marks, advanced, ahead_of, closed, fixed, largest, late_of
+from txbatch.core.protocol.event_time import (
+    EventTimeFacts,
+    Marks,
+    advance,
+    ahead_of,
+    closed,
+    largest,
+    late_of,
+    pin_watermarks,
+)
 from txbatch.core.protocol.ledger import RunPlan
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
@@ -30,7 +39,7 @@ def closed_to(connection: Connection, topology: str) -> Marks:
     return connection.execute(query("closed_to"), {"topology": topology}).scalar() or {}
 
 
-def fix(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) -> list[RunPlan]:
+def pin(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) -> list[RunPlan]:
     """Return plans that say by which watermarks their records are late; a restate has those of its position.
 
     No commit closes windows until the transaction ends (R26).
@@ -39,7 +48,7 @@ def fix(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) ->
         let_plan(connection, topology.name)
     known, now = marks(connection, topology.name), connection.execute(query("clock")).scalar_one()
     watermarks, behind = topology.watermarks, topology.behind
-    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, behind)) for run, plan in plans]
+    return [(run, plan if run.restate else pin_watermarks(plan, watermarks, known, now, behind)) for run, plan in plans]
 
 
 def let_plan(connection: Connection, topology: str) -> None:
@@ -60,13 +69,13 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
         return
     told: dict[str, Any] = {"watermark": None, "closed_to": None, "closed": None, "late": late_of(manifest)}
     if batch.kind is not BatchKind.RESTATE:
-        known = Known(
+        known = EventTimeFacts(
             marks(connection, batch.topology),
             _read(connection, batch, ranges),
             lambda stream: _behind(connection, batch.topology, stream),
             lambda reached: _whole_to(connection, batch.topology, reached),
         )
-        told["watermark"] = after = advanced(watermarks, batch.plan, known, topology.behind)
+        told["watermark"] = after = advance(watermarks, batch.plan, known, topology.behind)
         if topology.closes:
             connection.execute(query("close_alone"), {"topology": batch.topology})
             before, plans = closed_to(connection, batch.topology), _open_plans(connection, topology, batch)

@@ -71,7 +71,7 @@ def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], O
     return ranges
 
 
-def missed(connection: Connection, batch: Batch) -> None:
+def note_missed(connection: Connection, batch: Batch) -> None:
     """Note that an ordinary batch is aborted: what it was to read is behind until another one reads it (R25)."""
     if batch.kind is BatchKind.ORDINARY:
         ids = {"topology": batch.topology, "txid": batch.txid}

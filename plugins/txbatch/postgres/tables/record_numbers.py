@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection
 
 from txbatch.core.protocol.ledger import RunPlan
-from txbatch.core.protocol.record_numbers import Bases, fixed
+from txbatch.core.protocol.record_numbers import Bases, pin_record_numbers
 from txbatch.postgres.database.queries import query
 
 
@@ -17,7 +17,7 @@ def bases(connection: Connection, topology: str, streams: Collection[str]) -> Ba
     return {row.stream: row.number for row in found if row.number is not None}
 
 
-def fix(connection: Connection, topology: str, streams: Collection[str], plans: Sequence[RunPlan]) -> list[RunPlan]:
+def pin(connection: Connection, topology: str, streams: Collection[str], plans: Sequence[RunPlan]) -> list[RunPlan]:
     """Return plans that say from which number on their records are; a restate has that of its position."""
     known = bases(connection, topology, streams)
-    return [(run, plan if run.restate else fixed(plan, streams, known)) for run, plan in plans]
+    return [(run, plan if run.restate else pin_record_numbers(plan, streams, known)) for run, plan in plans]

@@ -15,9 +15,9 @@ from sqlalchemy import Connection
 
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.state import versions_name
-from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed
+from txbatch.core.upstream.closed_sessions import Asked, Before, SessionVersion, first_closed
 from txbatch.core.upstream.ranges import UpstreamState
-from txbatch.postgres.database.expressions import doubled, listed, pg_name, pg_text
+from txbatch.postgres.database.expressions import escape_percent, listed, pg_name, pg_text
 from txbatch.postgres.database.queries import query
 
 # What a row says beside what reports show: whether something changed in the session behind what was closed then.
@@ -109,19 +109,19 @@ class ClosedSessions:
 
     def _replaced(self) -> str:
         """The txids that were replaced as of the cut."""
-        topology = doubled(pg_text(self.of.topology))
+        topology = escape_percent(pg_text(self.of.topology))
         return f"SELECT b.txid FROM txbatch.batch b WHERE b.topology = {topology} AND b.replaced_by <= %(cut)s"
 
     def _behind(self) -> str:
         """Whether a version `v` begins before what was closed when it came."""
-        topology, state = doubled(pg_text(self.of.topology)), doubled(pg_text(self.of.state))
+        topology, state = escape_percent(pg_text(self.of.topology)), escape_percent(pg_text(self.of.state))
         closed_to = (
             f"SELECT (b.closed_to ->> {state})::bigint FROM txbatch.batch b WHERE b.topology = {topology} AND b.txid < v.txid "
             "AND b.status = 'committed' AND b.closed_to IS NOT NULL ORDER BY b.txid DESC LIMIT 1"
         )
         return f"v.{_quoted(self.keys[-1])} < timestamptz 'epoch' + ({closed_to}) * interval '1 microsecond'"
 
-    def _versions_of(self, row: Mapping[str, Any], cut: int, view: str) -> Iterator[Version]:
+    def _versions_of(self, row: Mapping[str, Any], cut: int, view: str) -> Iterator[SessionVersion]:
         """Yield all versions of the key of a row, up to a cut, of those that a view has."""
         others = range(len(self.keys) - 1)
         given = {f"k{n}": row[self.keys[n]] for n in others} | {"cut": cut}
@@ -129,11 +129,11 @@ class ClosedSessions:
         replaced = "CASE WHEN v.position > 0 THEN b.replaced_by END"
         statement = (
             f"SELECT v.{_quoted(self.keys[-1])}, v.{_quoted(self.end)}, v.txid, {replaced} FROM {view} v "
-            f"LEFT JOIN txbatch.batch b ON b.topology = {doubled(pg_text(self.of.topology))} AND b.txid = v.txid "
+            f"LEFT JOIN txbatch.batch b ON b.topology = {escape_percent(pg_text(self.of.topology))} AND b.txid = v.txid "
             f"WHERE {same}v.txid <= %(cut)s"
         )
         for each in self.connection.exec_driver_sql(statement, given):
-            yield Version.of(*each)
+            yield SessionVersion.of(*each)
 
     @cached_property
     def _closings(self) -> list[tuple[int, int]]:
@@ -162,4 +162,4 @@ def _time(parameter: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return doubled(pg_name(name))
+    return escape_percent(pg_name(name))

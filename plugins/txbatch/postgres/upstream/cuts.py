@@ -27,7 +27,7 @@ from txbatch.core.upstream.ranges import (
     within_generation,
 )
 from txbatch.core.upstream.upstream import check_asked, check_keys, check_merged, reshaped
-from txbatch.postgres.database.expressions import doubled, listed, pg_name, pg_text
+from txbatch.postgres.database.expressions import escape_percent, listed, pg_name, pg_text
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.schema.python_history import OwnPast
 from txbatch.postgres.upstream.closed_sessions import CHANGED_BEHIND, ClosedSessions
@@ -49,9 +49,9 @@ class Cuts:
         within, replaced = within_generation(self.of, start, end), replaced_with(self.of, start)
         if within and (own := self._own(replaced)):
             names = changes_columns(*shown_names(defined_by(self.of, replaced)))
-            return names, doubled(own.changes(start, end))
+            return names, escape_percent(own.changes(start, end))
         if within and replaced is None:
-            changes = f"report.{doubled(pg_name(f'changes_{self.of.state}'))}"
+            changes = f"report.{escape_percent(pg_name(f'changes_{self.of.state}'))}"
             return self.of.columns, f"SELECT * FROM {changes}(%(start)s, %(end)s)"
         (keys, values, after), (keys_before, values_before, before) = (
             self.as_of(txid, name) for txid, name in ((end, "end"), (start, "start"))
@@ -91,9 +91,9 @@ class Cuts:
             return ""  # of one that is no more nobody knows
         topology, versions = pg_text(self.of.topology), pg_name(versions_name(self.of.state))
         found = " AND ".join(["v.txid <= %(end)s", *(f"v.{key} = b.{key}" for key in map(_quoted, keys))])
-        later = f"o.topology = {doubled(topology)} AND o.txid = v.txid AND v.position > 0 AND o.replaced_by <= %(end)s"
+        later = f"o.topology = {escape_percent(topology)} AND o.txid = v.txid AND v.position > 0 AND o.replaced_by <= %(end)s"
         return (
-            f", (SELECT max(GREATEST(v.txid, o.replaced_by)) FROM {past(replaced.rebuild).reports}.{doubled(versions)} v "
+            f", (SELECT max(GREATEST(v.txid, o.replaced_by)) FROM {past(replaced.rebuild).reports}.{escape_percent(versions)} v "
             f"LEFT JOIN txbatch.batch o ON {later} WHERE {found})"
         )
 
@@ -104,7 +104,7 @@ class Cuts:
         if not txid or columns is None:
             return [], [], ""
         if own := self._own(replaced):
-            return *shown_names(columns), doubled(own.as_of(txid))
+            return *shown_names(columns), escape_percent(own.as_of(txid))
         schema = (past(replaced.rebuild) if replaced else CURRENT).reports
         return *shown_names(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
 
@@ -181,7 +181,7 @@ def streamed(
     connection: Connection, state: str, columns: Sequence[str], rows: str, given: Mapping[str, int]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield these columns of what some SQL selects of a state, without all of it in memory; SchemaMismatch where it cannot."""
-    statement = f"SELECT {doubled(listed(map(pg_name, columns)))} FROM ({rows}) c"
+    statement = f"SELECT {escape_percent(listed(map(pg_name, columns)))} FROM ({rows}) c"
     ahead = {
         "stream_results": True,
         "max_row_buffer": _ROWS_AHEAD,
@@ -204,4 +204,4 @@ def shown_names(columns: Mapping[str, Any] | None) -> tuple[list[str], list[str]
 
 
 def _quoted(name: str) -> str:
-    return doubled(pg_name(name))
+    return escape_percent(pg_name(name))

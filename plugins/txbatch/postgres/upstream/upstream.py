@@ -15,7 +15,7 @@ from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.state.pruned import stored_spans
 from txbatch.core.state.state import changes_columns, versions_name
 from txbatch.core.topology.kept_windows import KeptWindows, Left, may_count_in
-from txbatch.core.upstream.closings import first_closed, taken
+from txbatch.core.upstream.closings import closings_of_range, first_closed
 from txbatch.core.upstream.ranges import (
     Closing,
     Replaced,
@@ -26,9 +26,9 @@ from txbatch.core.upstream.ranges import (
     defined_by,
     replaced_with,
 )
-from txbatch.core.upstream.upstream import Reader, check_asked, check_dated, check_merged, shown_columns
+from txbatch.core.upstream.upstream import UpstreamReader, check_asked, check_dated, check_merged, shown_columns
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import doubled, pg_name
+from txbatch.postgres.database.expressions import escape_percent, pg_name
 from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.closings import closings_name
@@ -51,7 +51,7 @@ class PostgresUpstream:
             check_merged(state, found.topology, found.defined, self.jobs)
             return found
 
-    def readers(self) -> Sequence[Reader]:
+    def readers(self) -> Sequence[UpstreamReader]:
         """Return all streams that read a state."""
         with transaction(self.engine) as connection:
             return readers(connection)
@@ -130,7 +130,9 @@ class PostgresUpstream:
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of the records that a state keeps of a position, as they are when the first is asked for."""
         with transaction(self.engine) as connection:
-            kept = f"SELECT * FROM {doubled(CURRENT.state(state))} WHERE batch = %(position)s ORDER BY record, copy"
+            kept = (
+                f"SELECT * FROM {escape_percent(CURRENT.state(state))} WHERE batch = %(position)s ORDER BY record, copy"
+            )
             yield from streamed(connection, state, columns, kept, {"position": position})
 
 
@@ -188,7 +190,7 @@ def _closings(connection: Connection, of: UpstreamState, range_: Metadata) -> li
     """Return the batches that closed the windows which a range has, each with the cut as of which these are read."""
     given = {"topology": of.topology, "state": of.state, "after": first_closed(range_), "until": range_["end"]}
     found = [Closing(*row) for row in connection.execute(query("upstream_closings"), given)]
-    return taken(of, range_, found)
+    return closings_of_range(of, range_, found)
 
 
 def _columns_of_closed(connection: Connection, state: str) -> tuple[str, ...]:
@@ -197,16 +199,18 @@ def _columns_of_closed(connection: Connection, state: str) -> tuple[str, ...]:
     return tuple(name for name, _ in found["columns"][2:]) if found else ()
 
 
-def readers(connection: Connection) -> list[Reader]:
+def readers(connection: Connection) -> list[UpstreamReader]:
     """Return all streams that read a state, with the cuts that each needs."""
     found = connection.execute(query("upstream_readers"))
     return [
-        Reader(row.topology, row.state, row.owner, frozenset(row.needs), row.between, frozenset(row.opened))
+        UpstreamReader(row.topology, row.state, row.owner, frozenset(row.needs), row.between, frozenset(row.opened))
         for row in found
     ]
 
 
-def looked_up(connection: Connection) -> list[Reader]:
+def looked_up(connection: Connection) -> list[UpstreamReader]:
     """Return which states open batches look up in, with the cuts that they need."""
     found = connection.execute(query("looked_up"))
-    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs), opened=frozenset([0])) for row in found]
+    return [
+        UpstreamReader(row.topology, row.state, row.owner, frozenset(row.needs), opened=frozenset([0])) for row in found
+    ]

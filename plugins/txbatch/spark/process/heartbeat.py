@@ -16,7 +16,7 @@ _LOOK_SECONDS_MAX = 5.0
 
 
 @contextmanager
-def stopped_when_superseded(name: str, read: Callable[[], Heartbeat]) -> Iterator[None]:
+def stop_when_superseded(name: str, read: Callable[[], Heartbeat]) -> Iterator[None]:
     """Context manager. A thread reads the heartbeat, and ends this process with FENCED_EXIT_CODE when the attempt must stop.
 
     What `read` raises before the block begins is raised here; later it counts as a missed beat.
