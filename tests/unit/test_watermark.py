@@ -261,6 +261,15 @@ def test_what_does_not_count_is_left_out_or_kept_in_a_state_of_its_own() -> None
         check_kept_aside("t", [main, aside], {**told, "hours": StagedState((), 0, {}, 1, 3)})
 
 
+def test_a_field_that_does_not_reach_the_state_is_in_no_late_row() -> None:
+    """docs/security.md names this as the way to keep a field from readers of `report.<state>_late`."""
+    stream = visits()
+    kept = stream.with_watermark("at", "1 hour", late="side").project("at")
+    kept.group_by(window("at", "1 hour")).persistent_aggregate(OpaqueState("hours"), n=Count())
+    _, aside = stream.topology.aggregates  # type: ignore[attr-defined]
+    assert [field.name for field in aside.rows_of] == ["at", "window_start"]
+
+
 def test_what_is_left_out_is_by_a_window_that_is_a_key_and_by_one_policy() -> None:
     dropping = visits().with_watermark("at", "1 hour", late="drop")
     by_hour = dropping.group_by(window("at", "1 hour"), "shop").aggregate(n=Count())
