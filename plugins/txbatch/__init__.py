@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from txbatch.core.aggregates.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
 from txbatch.core.aggregates.approx_distinct import ApproxCountDistinct, DistinctSketch
 from txbatch.core.aggregates.approx_quantile import ApproxQuantile
-from txbatch.core.aggregates.collect import CollectSet, TopN
+from txbatch.core.aggregates.collect_set import CollectSet
 from txbatch.core.aggregates.counting import BoolAnd, BoolOr, CountIf, Histogram
 from txbatch.core.aggregates.min_max_by import First, Last, MaxBy, MinBy
 from txbatch.core.aggregates.reducer import ReducerAggregator
+from txbatch.core.aggregates.top_n import TopN
 from txbatch.core.aggregates.top_n_by import TopNBy
 from txbatch.core.aggregates.variance import StdDev, Variance
 from txbatch.core.batch.transaction import Interval, TransactionAttempt

@@ -54,7 +54,7 @@ def test_a_change_is_told_then_applied_with_a_reason(txbatch: Txbatch, write_job
     [
         ("run", "{}"),
         ("plan", "{}"),
-        ("plan", "{}", "--rebuild"),
+        ("rebuild", "{}", "--plan"),
         ("verify", "{}"),
         ("restate", "{}", "1", "--why", "a bad file"),
         ("rebuild", "{}", "--why", "a bad file"),

@@ -33,7 +33,7 @@ CASES = {
     "txbatch.topology": (
         "topology = 'words'",
         {
-            "topology": ("topology || 'x'", "no topology 'words'"),
+            "topology": ("topology || 'x'", "state 'words' belongs to topology 'wordsx'"),
             "source": ("'{}'", "source"),
             "streams": ("replace(streams::text, 'string', 'bigint')::json", "is defined otherwise now"),
             "watermarks": (

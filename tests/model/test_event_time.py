@@ -23,9 +23,10 @@ from sizes import some_of
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.protocol import event_time as decided
+from txbatch.core.protocol.window_closing import closed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.watermarked import watermarks
-from txbatch.core.upstream import closings
+from txbatch.core.upstream import closed_windows
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.core.windows.window import Window
 from txbatch.direct import emitter
@@ -104,7 +105,7 @@ class Uncorrected(History):
 
 
 def _by_this_batch(aggregates: Any, before: Any, after: Any, open_plans: Any) -> Any:
-    return decided.closed(aggregates, before, after, [])
+    return closed(aggregates, before, after, [])
 
 
 def _by_the_attempt(history: History) -> Any:
@@ -138,7 +139,7 @@ def test_who_finds_late_what_is_so_by_now_is_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_who_hands_on_what_a_window_has_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "cut_of", lambda _, range_, __: range_["end"])
+    monkeypatch.setattr(closed_windows, "cut_of", lambda _, range_, __: range_["end"])
     with pytest.raises(AssertionError, match="what is closed is not what is handed on"):
         histories(300, 3, "merge", straggle=True, first=1_000, steps=LONG)
 
@@ -174,7 +175,7 @@ def test_who_hands_a_session_on_again_that_late_records_made_longer_is_found(mon
 
 def test_who_folds_what_says_that_a_session_was_closed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("txbatch.memory.upstream._reopened", lambda *_: None)
-    monkeypatch.setattr(closings, "asked_since", lambda range_: 0)
+    monkeypatch.setattr(closed_windows, "asked_since", lambda range_: 0)
     with pytest.raises(AssertionError, match=r"a window is handed on twice|what is closed is not what is handed on"):
         histories(600, 3, "merge", straggle=True, first=2_000, steps=LONG, kind=SESSIONS)
 

@@ -118,10 +118,9 @@ def test_the_story_goes_as_it_is_told(
     assert "2013-01-02.csv since txid 3 was planned: grown from 45,257 to 86,058 bytes" in status
     _, again, fourth = texts("run jobs/flights.py")
     assert "txid 2 is not changed; of its source differs since: 2013-01-02.csv (grown" in again
-    (plan,) = texts("plan jobs/flights.py")
+    plan, restated = texts("restate flights")
     assert "flights, carrier B6, origin JFK: flights=316, " in plan
     assert "would be counted again: 943 records, 500 before" in plan
-    (restated,) = texts("restate flights")
     assert restated.splitlines()[-1].split()[:8] == ["2", "4", "committed", "2", "500", "943", "flights", "31"]
     assert [text.count("EQUAL") for text in texts("verify flights") + texts("verify jobs/flights.py")] == [4, 5]
     (query,) = re.findall(r"```sql\n(.*?)```", DOCUMENT, re.S)

@@ -18,7 +18,8 @@ from txbatch.core.definition.stored import KnownTopology as Defined
 from txbatch.core.definition.stored import stream_watermarks
 from txbatch.core.errors import DefinitionError
 from txbatch.core.protocol.bulk import as_one_assignment, go_together
-from txbatch.core.protocol.event_time import EventTimeFacts, advance, closed, pin_watermarks
+from txbatch.core.protocol.event_time import EventTimeFacts, advance, pin_watermarks
+from txbatch.core.protocol.window_closing import closed
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.walks import one_for_one

@@ -27,9 +27,7 @@ from txbatch.core.protocol.decisions import (
     Wait,
     WaitReason,
     check_abort,
-    check_attempt,
     check_commit,
-    check_fence,
     check_interval,
     check_success,
     consumed,
@@ -38,6 +36,7 @@ from txbatch.core.protocol.decisions import (
     next_txid,
     uncovered,
 )
+from txbatch.core.protocol.fence import check_attempt, check_fence
 from txbatch.core.protocol.ledger import Head
 
 RANGE = {"start": 10, "end": 20}

@@ -18,7 +18,8 @@ from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
-from txbatch.core.protocol.event_time import EventTimeFacts, advance, capped, closed, pin_watermarks, whole_to
+from txbatch.core.protocol.event_time import EventTimeFacts, advance, capped, pin_watermarks, whole_to
+from txbatch.core.protocol.window_closing import closed
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.late import check_kept_aside

@@ -14,7 +14,7 @@ from txbatch.core.batch.plan import StreamPlan
 from txbatch.core.batch.transaction import Assignment, digest
 from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
 from txbatch.core.naming import naming, naming_stream
-from txbatch.core.protocol.event_time import Marks, largest
+from txbatch.core.protocol.window_closing import Marks, largest
 from txbatch.core.records.comparing import grouped_by
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.time_buckets import micros_of

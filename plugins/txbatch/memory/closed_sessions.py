@@ -11,7 +11,7 @@ from typing import Any
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.upstream.closed_sessions import Asked, Before, SessionVersion, first_closed, same_sessions
-from txbatch.core.upstream.closings import asked_since, asks_touching
+from txbatch.core.upstream.closed_windows import asked_since, asks_touching
 from txbatch.core.upstream.ranges import Replaced
 from txbatch.memory.stored import StoredState
 from txbatch.memory.tables import Tables

@@ -13,17 +13,15 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.protocol.event_time import (
     EventTimeFacts,
-    Marks,
     advance,
     ahead_of,
     capped,
-    closed,
-    largest,
     late_of,
     pin_watermarks,
     whole_to,
 )
 from txbatch.core.protocol.ledger import RunPlan
+from txbatch.core.protocol.window_closing import Marks, closed, largest
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.topology import Topology
 from txbatch.memory.stored import Times

@@ -44,7 +44,7 @@ from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.protocol import decisions
+from txbatch.core.protocol import decisions, fence
 from txbatch.core.protocol.ledger import Committed, Head, PositionVersion, RunPlan, Unfinished
 from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
@@ -226,7 +226,7 @@ class MemoryLedger:
         """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
         with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
-            decisions.check_attempt(now, run)
+            fence.check_attempt(now, run)
             tables.supersede_attempts(now)
             raised = replace(now, status=BatchStatus.PLANNED, fence=now.fence + 1, token=uuid4().hex)
             token = str(raised.token)
@@ -241,7 +241,7 @@ class MemoryLedger:
         with self.transaction() as tables:
             now = tables.batch(assignment.topology, assignment.attempt.txid)
             try:
-                decisions.check_fence(now, assignment)
+                fence.check_fence(now, assignment)
             except StaleAttempt:
                 return False
             self._lease(tables, now)
@@ -274,7 +274,7 @@ class MemoryLedger:
 
     def _recorded(self, tables: Tables, assignment: Assignment, manifest: Manifest) -> Batch:
         now = tables.batch(assignment.topology, assignment.attempt.txid)
-        decisions.check_fence(now, assignment)
+        fence.check_fence(now, assignment)
         check_manifest(manifest, assignment)
         earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
         missing = now.restate is not None and now.restate.accept_missing

@@ -20,7 +20,13 @@ from txbatch.core.state.state import changes_columns
 from txbatch.core.topology.kept_windows import may_count_in
 from txbatch.core.topology.persistent_aggregate import finished
 from txbatch.core.topology.sessions import join_pieces
-from txbatch.core.upstream.closings import asked_before, asked_next, asked_since, closed_columns, closings_of_range
+from txbatch.core.upstream.closed_windows import (
+    asked_before,
+    asked_next,
+    asked_since,
+    closed_columns,
+    closings_of_range,
+)
 from txbatch.core.upstream.ranges import (
     CLOSED_BY,
     Closing,

@@ -11,7 +11,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from txbatch.core.batch.transaction import BatchStatus, Run
 from txbatch.core.errors import TransientError
-from txbatch.core.protocol.decisions import waited_for
+from txbatch.core.protocol.fence import waited_for
 from txbatch.orchestration.airflow import open_ledger
 
 if TYPE_CHECKING:

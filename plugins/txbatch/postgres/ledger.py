@@ -29,6 +29,7 @@ from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
 from txbatch.core.errors import LeaseHeld, TxbatchError
 from txbatch.core.protocol import decisions
+from txbatch.core.protocol.fence import check_attempt, check_fence
 from txbatch.core.protocol.ledger import Committed, Head, PositionVersion, RunPlan, Unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
@@ -207,7 +208,7 @@ class PostgresLedger:
         failpoints.hit("attempt.before_lock")
         with transaction(self.engine) as connection:
             now = batches.lock_batch(connection, **ids, run=run)
-            decisions.check_attempt(now, run)
+            check_attempt(now, run)
             connection.execute(query("supersede_attempts"), ids)
             raised = batches.one(connection, "raise_fence", **ids, **self._lease(run))
             attempt = TransactionAttempt(batch.txid, raised["fence"])
@@ -245,7 +246,7 @@ class PostgresLedger:
 
     def _recorded(self, connection: Connection, assignment: Assignment, manifest: Manifest) -> Batch:
         now = batches.lock_batch(connection, assignment.topology, assignment.attempt.txid)
-        decisions.check_fence(now, assignment)
+        check_fence(now, assignment)
         check_manifest(manifest, assignment)
         earlier = _earlier_manifests(connection, assignment)
         if earlier or manifest.unreadable:

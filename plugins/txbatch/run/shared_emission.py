@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.protocol.decisions import Wait, waited_for
+from txbatch.core.protocol.decisions import Wait
+from txbatch.core.protocol.fence import waited_for
 from txbatch.core.protocol.ports import Application, RunLocks
 from txbatch.core.text import one_line
 from txbatch.run.bulk import Planned, emit_ahead

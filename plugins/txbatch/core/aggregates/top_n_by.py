@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
-from txbatch.core.aggregates.collect import checked_size
+from txbatch.core.aggregates.collect_set import checked_size
 from txbatch.core.aggregates.merge import Partial, Top
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import Field

@@ -28,8 +28,8 @@ from txbatch.core.protocol.decisions import (
     check_parameters,
     decide_initialize,
     followed,
-    waited_for,
 )
+from txbatch.core.protocol.fence import waited_for
 from txbatch.core.protocol.ledger import Head, Ledger, RunPlan
 from txbatch.core.protocol.planning import Coordinators, plan_batch, plan_restate
 from txbatch.core.topology.topology import Topology

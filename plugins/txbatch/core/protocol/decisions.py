@@ -25,13 +25,12 @@ from txbatch.core.errors import (
     BrokenChain,
     IntervalNotOver,
     IntervalTaken,
-    LeaseHeld,
     NotItsTurn,
     RecordsGone,
-    StaleAttempt,
     TerminalError,
     TxbatchError,
 )
+from txbatch.core.protocol.fence import check_fence
 from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
 
 
@@ -87,11 +86,6 @@ def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | W
 def unattended(batch: Batch, run: Run) -> bool:
     """True if the batch is open and no other live run looks after it; this run may, from before it was killed (R6)."""
     return not batch.status.final and (not batch.lease_live or batch.lease_run == run.name)
-
-
-def waited_for(batch: Batch, run: Run) -> bool:
-    """True if another live run looks after an open batch, which is then left to that run (R6)."""
-    return not batch.status.final and batch.lease_live and batch.lease_run != run.name
 
 
 def same_parameters(batch: Batch, run: Run) -> bool:
@@ -201,28 +195,6 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
                 raise
             return
         yield each
-
-
-def check_attempt(batch: Batch, run: Run) -> None:
-    """Refuse an attempt that this run may not start now (R5)."""
-    if batch.status is BatchStatus.COMMITTED:
-        raise TerminalError(f"{batch.topology}: already committed as txid {batch.txid}")
-    if batch.status is BatchStatus.ABORTED:
-        raise TerminalError(f"{batch.topology}: txid {batch.txid} was aborted; run initialize_transaction again")
-    if waited_for(batch, run):
-        raise LeaseHeld(
-            f"{batch.topology}: txid {batch.txid} is being worked on by {batch.lease_run}; wait until it ends"
-        )
-
-
-def check_fence(batch: Batch, named: Assignment | Batch) -> None:
-    """Refuse an attempt, named by its assignment or by its batch as it was read earlier, that is not the newest (R5)."""
-    attempt = named.attempt
-    if batch.status.final or batch.fence != attempt.attempt_id or batch.token != named.token:
-        raise StaleAttempt(
-            f"{batch.topology}: attempt {attempt} is not the newest of txid {batch.txid}, which is {batch.status} "
-            f"with attempt {batch.attempt}; nothing was changed"
-        )
 
 
 def check_commit(

@@ -5,27 +5,21 @@ The caller holds the topology's lock; what it knows, it gives. Times are microse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import Interval, Metadata
+from txbatch.core.protocol.window_closing import Marks, largest
 from txbatch.core.records.time_buckets import micros_of
-from txbatch.core.windows.watermark import BEGIN, Watermark, by_interval, of_interval
+from txbatch.core.windows.watermark import Watermark, by_interval, of_interval
 
 if TYPE_CHECKING:
-    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-    from txbatch.core.windows.session_window import SessionWindow
-    from txbatch.core.windows.window import Window
+    pass
 
-# By stream.
-Marks = Mapping[str, int]
-# The key that has the starts of windows, or the value that has the ends of sessions; the first one of those that a commit closes,
-# and the one before which they end.
-Closed = tuple[str, int, int]
 # As far as times are told: what a database has beyond, Python has not.
 _FAR = micros_of(datetime(9999, 12, 31, tzinfo=UTC))
 
@@ -76,37 +70,12 @@ def advance(
     return found
 
 
-def closed(
-    aggregates: Sequence[PersistentAggregate], before: Marks, after: Marks, open_plans: Iterable[Marks]
-) -> tuple[dict[str, int], dict[str, Closed]]:
-    """Return up to when the windows of each state are closed once a batch is committed, and those that it closes (R26).
-
-    `before` has the former until now, `after` are the watermarks since the commit. What an open plan may still count in time
-    keeps its windows open; one without a watermark, all. It never goes back, nor where a state has no watermark for some time.
-    """
-    plans, found = list(open_plans), dict[str, Closed]()
-    closed_to = {name: before[name] for name in (each.state.name for each in aggregates) if name in before}
-    for aggregate in (each for each in aggregates if each.closes):
-        state, window = aggregate.state.name, cast("Window | SessionWindow", aggregate.window)
-        was, marks = closed_to.get(state), [aggregate.watermark_of(each) for each in (after, *plans)]
-        known = [each for each in marks if each is not None]
-        now = largest([was, min(known) if len(known) == len(marks) else None])
-        if now is None:
-            continue
-        closed_to[state] = now
-        first = BEGIN if was is None else max(BEGIN, window.first_open(was))
-        end = window.first_open(now)
-        if first < end:
-            found[state] = (window.closes_by, first, end)
-    return closed_to, found
-
-
 def pin_watermarks(
     metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime, behind: Mapping[str, int]
 ) -> Metadata:
     """Return a new plan that says by which watermarks its records are late, and of streams with processing time when that is.
 
-    By interval its start says it alone, whatever is committed; `behind` is as in `advanced`. A clock that goes back does not
+    By interval its start says it alone, whatever is committed; `behind` is as in `advance`. A clock that goes back does not
     make a processing time earlier than that of a committed batch, which closed windows.
     """
     plan = BatchPlan.from_json(metadata)
@@ -134,11 +103,6 @@ def ahead_of(manifest: Manifest) -> Ahead | None:
     parts = [part for parts in manifest.streams.values() for part in parts.values() if part.ahead]
     latest = largest(part.latest for part in parts)
     return None if latest is None else Ahead(sum(part.ahead or 0 for part in parts), min(latest, _FAR))
-
-
-def largest(times: Iterable[int | None]) -> int | None:
-    """Return the largest of the times that are known; None of none."""
-    return max((each for each in times if each is not None), default=None)
 
 
 def whole_to(intervals: Iterable[Interval], reached: int | None) -> datetime | None:

@@ -56,7 +56,7 @@ def batch(connection: Connection, topology: str, txid: int) -> Batch:
 
 
 def lock_batch(connection: Connection, topology: str, txid: int, run: Run | None = None) -> Batch:
-    """One batch, locked, for this run; raises as `stalled_commit.locked_row`, and UnknownName when there is none."""
+    """One batch, locked, for this run; raises as `batch_lock.locked_row`, and UnknownName when there is none."""
     return _known(batch_lock.locked_row(connection, topology, txid, run), topology, txid)
 
 

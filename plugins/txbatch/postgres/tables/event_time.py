@@ -13,17 +13,9 @@ from sqlalchemy import Connection
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, canonical_json
-from txbatch.core.protocol.event_time import (
-    EventTimeFacts,
-    Marks,
-    advance,
-    ahead_of,
-    closed,
-    largest,
-    late_of,
-    pin_watermarks,
-)
+from txbatch.core.protocol.event_time import EventTimeFacts, advance, ahead_of, late_of, pin_watermarks
 from txbatch.core.protocol.ledger import RunPlan
+from txbatch.core.protocol.window_closing import Marks, closed, largest
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables.offsets import Ended

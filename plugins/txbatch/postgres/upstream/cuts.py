@@ -15,7 +15,7 @@ from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.state.append import BATCH
 from txbatch.core.state.state import changes_columns, versions_name
 from txbatch.core.upstream.closed_sessions import same_sessions
-from txbatch.core.upstream.closings import asked_before, asked_since, asks_touching, closed_columns
+from txbatch.core.upstream.closed_windows import asked_before, asked_since, asks_touching, closed_columns
 from txbatch.core.upstream.ranges import (
     Closing,
     Replaced,

@@ -15,7 +15,7 @@ from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.state.pruned import stored_spans
 from txbatch.core.state.state import changes_columns, versions_name
 from txbatch.core.topology.kept_windows import KeptWindows, Left, may_count_in
-from txbatch.core.upstream.closings import closings_of_range, first_closed
+from txbatch.core.upstream.closed_windows import closings_of_range, first_closed
 from txbatch.core.upstream.ranges import (
     Closing,
     Replaced,

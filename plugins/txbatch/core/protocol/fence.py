@@ -1,0 +1,33 @@
+"""The fence (R5): which attempt may change something, and when the next one may begin."""
+
+from __future__ import annotations
+
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.errors import LeaseHeld, StaleAttempt, TerminalError
+
+
+def waited_for(batch: Batch, run: Run) -> bool:
+    """True if another live run looks after an open batch, which is then left to that run (R6)."""
+    return not batch.status.final and batch.lease_live and batch.lease_run != run.name
+
+
+def check_attempt(batch: Batch, run: Run) -> None:
+    """Refuse an attempt that this run may not start now (R5)."""
+    if batch.status is BatchStatus.COMMITTED:
+        raise TerminalError(f"{batch.topology}: already committed as txid {batch.txid}")
+    if batch.status is BatchStatus.ABORTED:
+        raise TerminalError(f"{batch.topology}: txid {batch.txid} was aborted; run initialize_transaction again")
+    if waited_for(batch, run):
+        raise LeaseHeld(
+            f"{batch.topology}: txid {batch.txid} is being worked on by {batch.lease_run}; wait until it ends"
+        )
+
+
+def check_fence(batch: Batch, named: Assignment | Batch) -> None:
+    """Refuse an attempt, named by its assignment or by its batch as it was read earlier, that is not the newest (R5)."""
+    attempt = named.attempt
+    if batch.status.final or batch.fence != attempt.attempt_id or batch.token != named.token:
+        raise StaleAttempt(
+            f"{batch.topology}: attempt {attempt} is not the newest of txid {batch.txid}, which is {batch.status} "
+            f"with attempt {batch.attempt}; nothing was changed"
+        )

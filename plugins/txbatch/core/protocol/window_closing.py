@@ -1,0 +1,49 @@
+"""When windows are closed (R26): once the watermark, as all open plans and the new batch have it, reaches their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from txbatch.core.windows.watermark import BEGIN
+
+if TYPE_CHECKING:
+    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+    from txbatch.core.windows.session_window import SessionWindow
+    from txbatch.core.windows.window import Window
+
+# By stream.
+Marks = Mapping[str, int]
+# The key that has the starts of windows, or the value that has the ends of sessions; the first one of those that a commit closes,
+# and the one before which they end.
+Closed = tuple[str, int, int]
+
+
+def closed(
+    aggregates: Sequence[PersistentAggregate], before: Marks, after: Marks, open_plans: Iterable[Marks]
+) -> tuple[dict[str, int], dict[str, Closed]]:
+    """Return up to when the windows of each state are closed once a batch is committed, and those that it closes (R26).
+
+    `before` has the former until now, `after` are the watermarks since the commit. What an open plan may still count in time
+    keeps its windows open; one without a watermark, all. It never goes back, nor where a state has no watermark for some time.
+    """
+    plans, found = list(open_plans), dict[str, Closed]()
+    closed_to = {name: before[name] for name in (each.state.name for each in aggregates) if name in before}
+    for aggregate in (each for each in aggregates if each.closes):
+        state, window = aggregate.state.name, cast("Window | SessionWindow", aggregate.window)
+        was, marks = closed_to.get(state), [aggregate.watermark_of(each) for each in (after, *plans)]
+        known = [each for each in marks if each is not None]
+        now = largest([was, min(known) if len(known) == len(marks) else None])
+        if now is None:
+            continue
+        closed_to[state] = now
+        first = BEGIN if was is None else max(BEGIN, window.first_open(was))
+        end = window.first_open(now)
+        if first < end:
+            found[state] = (window.closes_by, first, end)
+    return closed_to, found
+
+
+def largest(times: Iterable[int | None]) -> int | None:
+    """Return the largest of the times that are known; None of none."""
+    return max((each for each in times if each is not None), default=None)
