@@ -278,5 +278,5 @@ class TransactionalReplay(ApartWriter):
     def _prepare(self) -> None:
         self._check_ahead(self.statements.ahead(self.txid + 1))
 
-    def _left(self, written: int, rows: int) -> None:
+    def _check_left(self, written: int, rows: int) -> None:
         pass
