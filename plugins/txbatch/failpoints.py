@@ -36,8 +36,6 @@ NAMES = frozenset(
         "success.cleaned",
         "abort.before_lock",
         "abort.apart_committed",
-        "change.apart_committed",
-        "change.committed",
         "rebuild.begun",
         "rebuild.before_commit",
         "rebuild.counted",

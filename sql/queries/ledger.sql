@@ -140,25 +140,13 @@ UPDATE txbatch.state
    SET columns = CAST(:columns AS json), contributions = :contributions, values_since = CAST(:values_since AS json)
  WHERE state = :state;
 
--- state_moved --
--- A state is in another database, or, null, in this one again: without contributions in either. What has it now may be left (R21).
-UPDATE txbatch.state
-   SET database = :database, applied_txid = :applied_txid, contributions = false, horizon = 0, pruned = NULL,
-       left_in = COALESCE(database, NULLIF(left_in, CAST(:database AS text)))
- WHERE state = :state;
-
 -- left_behind --
--- The copies in other databases that do not count, by state.
+-- The copies in other databases that do not count, of states that an earlier version brought back (R21).
 SELECT state, left_in AS database FROM txbatch.state WHERE topology = :topology AND left_in IS NOT NULL ORDER BY state;
 
 -- forget_left --
 -- Nothing of a state is left in another database.
 UPDATE txbatch.state SET left_in = NULL WHERE state = :state;
-
--- newest_writer --
--- The attempt that was committed last.
-SELECT txid, committed_fence AS attempt_id, token FROM txbatch.batch
- WHERE topology = :topology AND status = 'committed' AND committed_fence IS NOT NULL ORDER BY txid DESC LIMIT 1;
 
 -- state_joined --
 -- A state counts from this txid on (R23).

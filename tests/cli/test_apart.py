@@ -79,41 +79,19 @@ def test_killed_between_both_commits(
     assert found(warehouse) == found(postgres_url, "inside") == ALL
 
 
-def test_a_move_that_is_killed_is_made_or_not_and_the_next_call_goes_on(
-    txbatch: Callable[..., Result],
-    postgres_url: str,
-    warehouse: str,
-    write_job: WriteJob,
-    process_without_spark: Callable[..., Fork],
-    tmp_path: Path,
+def test_a_state_stays_in_its_database(
+    txbatch: Callable[..., Result], postgres_url: str, warehouse: str, write_job: WriteJob
 ) -> None:
-    """Before the ledger's COMMIT the state has stayed where it was, after it it has moved."""
-    there, here = write_job("there.py", OPAQUE), write_job("here.py", OPAQUE.replace(', database="warehouse"', ""))
+    here, there = write_job("here.py", OPAQUE.replace(', database="warehouse"', "")), write_job("there.py", OPAQUE)
     assert txbatch("run", here, "--until-idle").exit_code == 0
-
-    def killed(job: str, point: str) -> None:
-        given = {
-            "TXBATCH_DATABASE_URL": postgres_url,
-            "TXBATCH_FAILPOINTS": f"{point}=kill:{tmp_path / Path(job).stem}.{point}",
-        }
-        began = process_without_spark("change", job, "--why", "it moves", "--yes", **given)
-        _, err = began.communicate()
-        assert began.returncode == -signal.SIGKILL, err
-
-    killed(there, "change.apart_committed")
-    assert found(postgres_url) == ALL
-    killed(there, "change.committed")
-    assert txbatch("change", there, "--why", "it moves", "--yes").stderr == "nothing is defined otherwise\n"
-    assert found(warehouse) == ALL
-    killed(here, "change.committed")
-    assert found(postgres_url) == ALL
+    for command in (("run", there), ("change", there, "--why", "it moves", "--yes")):
+        refused(txbatch(*command), "or define another topology, with states of other names")
+    listed = json.loads(txbatch("change", there, "--json").stdout)
+    what = "state 'words' is in database 'warehouse' now, was in the ledger's database, where what it has counted stays"
+    assert [(row["how"], row["what"], row["applied"]) for row in listed] == [("rebuild", what, False)]
+    refused(txbatch("rebuild", there, "--why", "it moves"), "state 'words' is kept apart, and a rebuild swaps states")
     assert txbatch("run", here).exit_code == 0
-    for url in (warehouse, postgres_url):
-        engine = connect(url)
-        with engine.connect() as connection:
-            is_there = connection.execute(text("SELECT to_regclass('state.words') IS NOT NULL")).scalar_one()
-            assert is_there == (url == postgres_url)
-        engine.dispose()
+    assert found(postgres_url) == ALL
 
 
 def test_commands_know_the_warehouse(

@@ -64,7 +64,7 @@ APART = {
 BEFORE_LOCKS = {f"{step}.before_lock" for step in ("initialize", "attempt", "commit", "abort")}
 # Of what is done to committed batches: see test_rebuild.py, and tests/postgres/test_retention.py.
 CORRECTIONS = {f"rebuild.{at}" for at in ("begun", "before_commit", "counted", "before_swap", "swapped")}
-CORRECTIONS |= {"gc.folded", "gc.before_commit", "gc.windows_left", "change.apart_committed", "change.committed"}
+CORRECTIONS |= {"gc.folded", "gc.before_commit", "gc.windows_left"}
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -90,7 +90,7 @@ CHANGES = {
     ),
     "database": (
         defined("s", OpaqueState("more", database="warehouse")),
-        "state 'more' is in database 'warehouse' now, was in the ledger's database",
+        "state 'more' is in database 'warehouse' now, was in the ledger's database, where what it has",
     ),
     "operations per batch": (
         defined("s", "more", within=lambda records: records.distinct().filter("n > 1")),
@@ -144,7 +144,6 @@ CHANGES = {
 
 # These can be applied to what is counted.
 APPLIED = {
-    "database": "in place",
     "state gone": "in place",
     "field new": "from now on",
     "field gone": "in place",
@@ -185,6 +184,8 @@ def test_a_changed_definition_uses_no_txid(backing: Any, change: str, reached: s
         history = "" if reached == "planned" else " has history, up to txid 1, and"
         assert f"topology 't'{history} is defined otherwise now: " in str(raised.value)
         way_out = "Put it back as it was; or `txbatch rebuild t --why"
+        if change == "database":
+            way_out = "Put it back as it was; or define another topology, with states of other names"
         if change in APPLIED:
             applied = f"applies it to 't', {APPLIED[change]}"
             way_out = f"Put it back as it was; or `txbatch change jobs/job.py --why '...' --yes` {applied}"

@@ -245,11 +245,6 @@ REBUILDS = {
         'Give what is new since="now", and it counts from now on; where it is only called otherwise, say was="count", and it',
     ),
     "narrower": (defined(fields="word string, n smallint, x double"), "field 'n' of stream 'in' is smallint now", ""),
-    "apart, and of another field": (
-        defined(state=OpaqueState("s", database="warehouse"), count=Count("n")),
-        "is in database 'warehouse' now",
-        "",
-    ),
     "another key": (defined(fields="word binary, n int, x double"), "key 'word' of state 's' is binary now", ""),
 }
 

@@ -21,7 +21,6 @@ from txbatch.direct.emitter import partials_of
 from txbatch.direct.queries import answers
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reading.multi_get import look_up, multi_get
 from txbatch.postgres.schema import state_tables
 from txbatch.reports import Reports
@@ -209,15 +208,6 @@ def test_a_state_apart_is_asked_where_it_is(engine: Engine, databases: Callable[
     with there.begin() as connection:
         connection.execute(text("DROP FUNCTION report.get_word_count"))
     bench.ledger.register(bench.topology, "jobs/job.py")
-    assert get(there, "word_count", "dog") == [{"count": 2}]
-    bench.ledger.change(word_count(LogSpout({"a": 1_000_000})), "jobs/job.py", "back again")
-    assert get(engine, "word_count", "dog") == [{"count": 2}]
-    with pytest.raises(UnknownName):
-        get(there, "word_count", "dog")
-    bench.ledger.change(apart, "jobs/job.py", "and there")
-    with pytest.raises(UnknownName):
-        get(engine, "word_count", "dog")
-    PostgresLedger(engine, warehouses=warehouses).register(apart, "jobs/job.py")
     assert get(there, "word_count", "dog") == [{"count": 2}]
     with transaction(engine) as connection:
         warehouses.drop(connection, "word_count")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from threading import Thread
 from typing import Any
 
@@ -13,9 +12,7 @@ from support import LogSpout
 
 from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, TerminalError, Unavailable
-from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections import definition_changes
-from txbatch.postgres.corrections.moves import Moves
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -253,9 +250,7 @@ def test_an_open_report_is_waited_for_and_named(engine: Engine) -> None:
         with transaction(engine) as connection:
             connection.exec_driver_sql("SET LOCAL lock_timeout = '10ms'")
             with pytest.raises(Unavailable, match=told):
-                definition_changes.change(
-                    connection, Moves(Warehouses(), ExitStack(), ExitStack()), now, JOB, WHY, None
-                )
+                definition_changes.change(connection, now, JOB, WHY, None)
         assert bench.rows("SELECT low FROM state.s") == [(2,)]
     bench.ledger.change(now, JOB, WHY)
     counted(engine, now, "2", dog=(1,))

@@ -5,7 +5,7 @@ the ledger's transaction.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from txbatch.core.batch.apart import (
     Apply,
     LastWriter,
     LedgerView,
-    check_at_rest,
     check_not_set_back,
     check_same_partials,
     decide_apply,
@@ -25,7 +24,6 @@ from txbatch.core.batch.apart import (
 )
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.definition.checks import way_out
-from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.naming import naming
 from txbatch.core.state import update
@@ -90,30 +88,9 @@ class MemoryWarehouses:
             self.states = {**self.states, at: StoredApart(at, ledger, topology, aggregate.state.kind, shape)}
         stored = self.owned(at, ledger, topology)
         if stored.shape != shape or (new and stored.last.txid):
-            raise SchemaMismatch(f"{stored.name} is stored as {stored.shape}, with {stored.last}. {way_out(topology)}")
-
-    def receive(self, ledger: str, aggregate: PersistentAggregate, rows: Mapping[Any, Value], last: LastWriter) -> None:
-        """Take a state in with its rows, also once more where its move was cut off; SchemaMismatch when another has its name."""
-        at, topology, shape = at_of(aggregate), aggregate.topology, state_definition(aggregate)
-        if at in self.states:
-            self.owned(at, ledger, topology)
-        self._end(
-            {at: StoredApart(at, ledger, topology, aggregate.state.kind, shape, rows, last)}, "change.apart_committed"
-        )
-
-    def at_rest(self, at: At, ledger: str, topology: str, view: View) -> Mapping[Any, Value]:
-        """Return the rows of a state that count; TerminalError or StateAhead when it is not as the last commit left it."""
-        stored = self._well(at, ledger, topology, view)
-        check_at_rest(stored.name, stored.last, view(at[1], stored.last).committed)
-        return {key: value for key, value in stored.rows.items() if value.value is not None}
-
-    def release(self, ledger: str, topology: str, there: Collection[At]) -> None:
-        """Forget what a topology has left where it has its states no more."""
-        self.states = {
-            at: stored
-            for at, stored in self.states.items()
-            if at in there or (stored.ledger, stored.topology) != (ledger, topology)
-        }
+            raise SchemaMismatch(
+                f"{stored.name} is stored as {stored.shape}, with {stored.last}. {way_out(topology, apart=True)}"
+            )
 
     def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
         """A state that the ledger knows; SchemaMismatch when it is not there, or not this topology's."""

@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from txbatch.core.aggregates.merge import Partial
-from txbatch.core.batch.apart import ApartStatus, LastWriter
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import BatchStatus
 from txbatch.core.definition.changes import after_steps, check_none_runs
 from txbatch.core.definition.checks import check_change, check_names_kept
 from txbatch.core.definition.redefinition import (
@@ -34,7 +32,7 @@ from txbatch.core.state.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_changed
-from txbatch.memory.stored import DefinitionChange, Rows, StoredState
+from txbatch.memory.stored import DefinitionChange, StoredState
 from txbatch.memory.tables import Tables
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
@@ -99,28 +97,6 @@ def _forget_closings(tables: Tables, topology: str, state: str) -> None:
 
 def _without(by_state: Mapping[str, Of], state: str) -> dict[str, Of]:
     return {name: each for name, each in by_state.items() if name != state}
-
-
-def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
-    """Database and name of the states that are defined to be here again."""
-    names = [aggregate.state.name for aggregate in topology.aggregates if aggregate.state.database is None]
-    return [at for at in tables.states_apart(tables.name_of(topology)) if at[1] in names]
-
-
-def take_in(tables: Tables, state: str, rows: Rows) -> None:
-    """Keep the rows that a state had apart."""
-    tables.states[state] = replace(tables.states[state], rows=rows, applied_txid=None)
-
-
-def give_away(tables: Tables, topology: str, state: str) -> tuple[Rows, LastWriter]:
-    """Return what a state has that goes to another database, and who has written it last; keep nothing of it."""
-    rows, last = tables.states[state].rows, LastWriter()
-    for batch in sorted(tables.batches_of(topology), key=lambda batch: batch.txid):
-        if batch.status is BatchStatus.COMMITTED and batch.token:
-            last = LastWriter(batch.txid, batch.fence, batch.token, status=ApartStatus.APPLIED)
-    kept = replace(tables.states[state], rows={}, contributions={}, base={}, horizon=0, pruned=())
-    tables.states[state] = replace(kept, applied_txid=last.txid or None)
-    return rows, last
 
 
 def _rename_topology(tables: Tables, was: str, name: str) -> None:

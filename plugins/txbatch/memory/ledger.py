@@ -25,7 +25,6 @@ from threading import Lock
 from typing import Any
 from uuid import uuid4
 
-from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import (
@@ -41,7 +40,7 @@ from txbatch.core.batch.transaction import (
 )
 from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs
-from txbatch.core.definition.redefinition import Redefinition, moves
+from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.protocol import decisions, fence
@@ -128,19 +127,7 @@ class MemoryLedger:
         """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
         with self.transaction() as tables:
             tables.check_known(tables.name_of(topology))
-            for at in changes.come_back(tables, topology):
-                changes.take_in(
-                    tables, at[1], self.warehouses.at_rest(at, self.uuid, tables.name_of(topology), tables.view)
-                )
-            found = changes.change(tables, topology, job, why, by)
-            gone = [step.state for step in moves(found) if step.database is not None]
-            for aggregate in (each for each in topology.aggregates if each.state.name in gone):
-                rows, last = changes.give_away(tables, topology.name, aggregate.state.name)
-                self.warehouses.receive(self.uuid, aggregate, rows, last)
-        failpoints.hit("change.committed")
-        with self.transaction() as tables:
-            self.warehouses.release(self.uuid, topology.name, tables.states_apart(topology.name))
-        return found
+            return changes.change(tables, topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over, IntervalTaken when other batches have some of it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, RowMapping
@@ -26,18 +26,17 @@ from txbatch.core.batch.transaction import (
 )
 from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs, no_jobs
-from txbatch.core.definition.redefinition import Redefinition, moves
-from txbatch.core.errors import LeaseHeld, TxbatchError
+from txbatch.core.definition.redefinition import Redefinition
+from txbatch.core.errors import LeaseHeld, Unavailable
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.fence import check_attempt, check_fence
 from txbatch.core.protocol.ledger import Committed, Head, PositionVersion, RunPlan, Unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres import aborts
-from txbatch.postgres.apart.warehouses import Warehouses, still_there
+from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.corrections import definition_changes as changes
-from txbatch.postgres.corrections.moves import Moves
 from txbatch.postgres.database.engine import check_server, transaction
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.plans import check_interval
@@ -86,7 +85,13 @@ class PostgresLedger:
                 new = state_tables.ensure(connection, topology.name, aggregate, txids)
                 if aggregate.state.database is not None:
                     self.warehouses.ensure(connection, topology.name, aggregate, new=new)
-            self.warehouses.clear(connection, topology.name)
+            self._clear(connection, topology.name)
+
+    def _clear(self, connection: Connection, topology: str) -> None:
+        try:
+            self.warehouses.clear(connection, topology)
+        except Unavailable as error:  # what counts for nothing keeps no run up
+            log.warning("%s", one_line(error))
 
     def check_definition(self, topology: Topology, job: str) -> None:
         """SchemaMismatch when `register` would refuse it for what the ledger knows. Changes nothing, takes no lock."""
@@ -108,25 +113,11 @@ class PostgresLedger:
 
         Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open.
         """
-        with ExitStack() as going:
-            with transaction(self.engine) as connection, ExitStack() as coming:
-                name = definitions.name_of(connection, topology)
-                batches.lock_topology(connection, name)
-                self.warehouses.clear(connection, name)
-                found = changes.change(connection, Moves(self.warehouses, coming, going), topology, job, why, by)
-                still_there(connection)
-            failpoints.hit("change.committed")
-            if moves(found) or any(aggregate.state.database is not None for aggregate in topology.aggregates):
-                self._settle(topology, job, going)
-        return found
-
-    def _settle(self, topology: Topology, job: str, going: ExitStack) -> None:
-        """Let states go from where they were, and show them where they are. What fails now, the next run does."""
-        try:
-            going.close()
-            self.register(topology, job)
-        except TxbatchError as error:
-            log.warning("the change is made, and the next run completes it: %s", one_line(error))
+        with transaction(self.engine) as connection:
+            name = definitions.name_of(connection, topology)
+            batches.lock_topology(connection, name)
+            self.warehouses.clear(connection, name)
+            return changes.change(connection, topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""

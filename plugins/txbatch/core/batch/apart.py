@@ -110,14 +110,6 @@ def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None
         )
 
 
-def check_at_rest(where: str, last: LastWriter, committed: int | None) -> None:
-    """Raise StateAhead if rows are there that the ledger has not committed."""
-    if last.applied(last.txid) and last.txid != (committed or 0):
-        raise StateAhead(
-            f"{where} holds txid {last.txid}, which the ledger has not committed there: finish that batch, or abort it, first"
-        )
-
-
 def check_same_partials(where: str, last: LastWriter, attempt: TransactionAttempt, digest: str | None) -> None:
     """Raise TerminalError if a replay brings a transactional state other partials than those it has."""
     if digest != last.digest:

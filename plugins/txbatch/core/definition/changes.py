@@ -21,7 +21,6 @@ from txbatch.core.definition.redefinition import (
     FromNowOn,
     InPlace,
     KeepContributions,
-    MoveState,
     NeedsRebuild,
     Prune,
     Redefinition,
@@ -317,11 +316,11 @@ def _state_changes(
     if stored.columns == now.columns and _traits(stored) == _traits(now) and not stored.since:
         return
     name = aggregate.state.name
-    if (now.database is None) != (stored.database is None):
-        without = ", without its contributions" if stored.contributions and now.database is not None else ""
-        what = f"state {name!r} is {_where(now)} now, was {_where(stored)}{without}"
-        yield InPlace(what, MoveState(name, now.database, stored.database))
-        stored = replace(stored, database=now.database, contributions=stored.contributions and now.database is None)
+    if now.database != stored.database:
+        yield NeedsRebuild(
+            f"state {name!r} is {_where(now)} now, was {_where(stored)}, where what it has counted stays"
+        )
+        stored = replace(stored, database=now.database, contributions=now.contributions)
     if (prunes := "prune" in now.columns) != ("prune" in stored.columns):
         yield InPlace(f"rows of state {name!r} {'go' if prunes else 'stay'} now when retention folds them", Prune(name))
     here = now.database is None and stored.database is None

@@ -39,7 +39,7 @@ def check_definition(topology: Topology, job: str, known: KnownTopology) -> None
     if found:
         raise SchemaMismatch(
             f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {changes}. {first}"
-            f"{ways(name, job, found, way_out(name))}"
+            f"{ways(name, job, found, way_out(name, apart=_has_apart(topology, known)))}"
         )
 
 
@@ -74,11 +74,19 @@ def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step])
         )
 
 
-def way_out(topology: str) -> str:
-    """Return what can be done about a changed definition."""
+def _has_apart(topology: Topology, known: KnownTopology) -> bool:
+    """True if a state is or was in another database: then nothing can be rebuilt."""
+    now = [aggregate.state.database for aggregate in topology.aggregates]
+    return any(database is not None for database in [*now, *(state.database for state in known.states.values())])
+
+
+def way_out(topology: str, *, apart: bool) -> str:
+    """Return what can be done about a changed definition; `apart`: a state is in another database, so no rebuild."""
+    rebuild = (
+        f'or `txbatch rebuild {topology} --why "..."`: it counts all again by the new definition, while reports go on; '
+    )
     return (
-        f'Put it back as it was; or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, '
-        "while reports go on; or define another topology, with states of other names, which counts beside this one all that "
-        f"the source still has; or `txbatch drop {topology}` and run it again: it counts all that the source still has, and its "
-        "reports are empty until then"
+        f"Put it back as it was; {'' if apart else rebuild}or define another topology, with states of other names, which counts "
+        f"beside this one all that the source still has; or `txbatch drop {topology}` and run it again: it counts all that the "
+        "source still has, and its reports are empty until then"
     )

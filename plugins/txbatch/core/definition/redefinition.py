@@ -102,15 +102,6 @@ class RenameState:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveState:
-    """A state is kept in another database, or, None, in the ledger's again; what it counted goes along (R21)."""
-
-    state: str
-    database: str | None
-    was: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class RenameTopology:
     """The topology has another name."""
 
@@ -140,7 +131,7 @@ class Define:
 
 
 ValueStep = DropValue | RenameValue | WidenColumn | AddValue
-OfState = ValueStep | KeepContributions | Prune | DropState | AddState | RenameState | MoveState
+OfState = ValueStep | KeepContributions | Prune | DropState | AddState | RenameState
 Step = OfState | RenameTopology | RenameStream | Define
 
 
@@ -187,11 +178,6 @@ def how(change: Redefinition) -> str:
 def steps_of(found: Sequence[Redefinition]) -> list[Step]:
     """Return what is done to the states as they stand."""
     return [each.step for each in found if not isinstance(each, NeedsRebuild)]
-
-
-def moves(found: Sequence[Redefinition]) -> list[MoveState]:
-    """Return the states that go to another database, or come back."""
-    return [step for step in steps_of(found) if isinstance(step, MoveState)]
 
 
 def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -> str:

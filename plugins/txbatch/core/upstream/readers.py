@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from txbatch.core.definition.redefinition import DropState, DropValue, MoveState, RenameState, RenameValue, Step
+from txbatch.core.definition.redefinition import DropState, DropValue, RenameState, RenameValue, Step
 from txbatch.core.errors import ChangeTooEarly, DefinitionError, TerminalError
 from txbatch.core.upstream.upstream import UpstreamReader, exported
 
@@ -63,7 +63,7 @@ def held(
 def check_changed(
     readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader], steps: Iterable[Step]
 ) -> None:
-    """TerminalError for a state that is renamed, goes or moves, and that streams of others read.
+    """TerminalError for a state that is renamed or goes, and that streams of others read.
 
     ChangeTooEarly while an open batch looks such a state up by its name: in other plans the state gets the new one.
     So for a value that is renamed or goes while an open batch reads the state: the batch may read the value.
@@ -71,7 +71,7 @@ def check_changed(
     read, looked = list(readers), list(looked_up)
     for step in steps:
         match step:
-            case RenameState(was=state) | DropState(state=state) | MoveState(state=state, database=str()):
+            case RenameState(was=state) | DropState(state=state):
                 _check_not_known(state, read, looked)
             case RenameValue(state=state) | DropValue(state=state):
                 _check_values_not_read(state, (*read, *looked))

@@ -105,7 +105,9 @@ class StateApart:
         return found
 
     def _set(self, last: LastWriter) -> None:
-        set_last(self.connection, self.stored["state"], last)
+        values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "digest": last.digest}
+        row = {"state": self.stored["state"], "status": str(last.status), **values}
+        self.connection.execute(query("set_last_writer"), row)
 
 
 def _writer(step: Apply, kind: StateKind) -> type[StateWriter]:
@@ -122,6 +124,7 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
         run_all(connection, report_views.statements(connection, aggregate))
         return
     last = check(connection, ledger, topology, aggregate).last
+    # One that an earlier version moved here, in a call that was cut off, is not shown yet.
     shown = connection.execute(query("relation_exists"), {"name": f"report.{pg_name(state.name)}"}).scalar_one()
     make = report_views.missing if shown else report_views.statements
     run_all(connection, make(connection, aggregate))
@@ -149,7 +152,9 @@ def check(connection: Connection, ledger: str, topology: str, aggregate: Persist
     found = [f"it is {state.kind} now, was {there.kind}"] if there.kind != state.kind else []
     found += column_changes(state.name, there.stored["columns"], columns(aggregate))
     if found:
-        raise SchemaMismatch(f"{there.name} is defined otherwise now: {'; '.join(found)}. {way_out(topology)}")
+        raise SchemaMismatch(
+            f"{there.name} is defined otherwise now: {'; '.join(found)}. {way_out(topology, apart=True)}"
+        )
     return there
 
 
@@ -218,30 +223,9 @@ def drop_state(connection: Connection, name: str) -> None:
     connection.execute(query("forget_apart"), {"state": name})
 
 
-def replace(connection: Connection, ledger: str, aggregate: PersistentAggregate, last: LastWriter) -> None:
-    """Make room for a state that comes from the ledger's database, in place of what a move that was cut off left of it here.
-
-    It is not shown in reports yet. SchemaMismatch when another topology, or another ledger, has its name here.
-    """
-    state = aggregate.state
-    migrate_warehouse(connection, create=True)
-    if connection.execute(query("apart"), {"state": state.name}).first() is not None:
-        owned(connection, state.name, str(state.database), ledger, aggregate.topology)
-        drop_state(connection, state.name)
-    report_views.check_free(connection, aggregate)
-    _create(connection, ledger, aggregate)
-    set_last(connection, state.name, last)
-
-
 def drop_copy(connection: Connection, state: str, ledger: str) -> None:
     """Drop what is left of a state here that this ledger has elsewhere; nothing, where another ledger has its name by now."""
     known = connection.execute(query("has_apart")).scalar_one()
     stored = connection.execute(query("lock_apart"), {"state": state}).mappings().first() if known else None
     if stored is not None and stored["ledger"] == ledger:
         drop_state(connection, state)
-
-
-def set_last(connection: Connection, state: str, last: LastWriter) -> None:
-    """Keep who has written to a state last."""
-    values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "digest": last.digest}
-    connection.execute(query("set_last_writer"), {"state": state, "status": str(last.status), **values})

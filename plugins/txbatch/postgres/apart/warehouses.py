@@ -6,18 +6,17 @@ ends. A crash in between leaves the warehouse ahead; its last writer tells the n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
-from txbatch.core.batch.apart import LastWriter, LedgerView, check_at_rest, check_not_set_back
+from txbatch.core.batch.apart import LastWriter, LedgerView, check_not_set_back
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch
-from txbatch.core.errors import DefinitionError, TxbatchError
+from txbatch.core.errors import DefinitionError, TxbatchError, Unavailable
 from txbatch.core.text import one_line
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
@@ -29,9 +28,6 @@ from txbatch.postgres.database.queries import query
 from txbatch.postgres.state.statements import statements_of
 from txbatch.postgres.tables import batches
 from txbatch.postgres.tables.batch_lock import beating
-
-log = logging.getLogger(__name__)
-LEFT = "a copy may be left there from before the state came back: it counts for nothing, and the next run removes it"
 
 
 def _unknown(database: str) -> str:
@@ -60,34 +56,22 @@ class Warehouses:
         with transaction(self.engine(str(aggregate.state.database))) as connection:
             apart.ensure(connection, _identity(ledger), topology, aggregate, new=new)
 
-    def begin(self, database: str, failpoint: str | None = None) -> AbstractContextManager[Connection]:
-        """Begin one transaction of a database, after which the failpoint is reached."""
-        return _transaction(self.engine(database), failpoint)
-
-    def identity(self, ledger: Connection) -> str:
-        """Return which ledger this is, as its states apart name it."""
-        return _identity(ledger)
-
-    def at_rest(self, ledger: Connection, connection: Connection, topology: str, state: str) -> None:
-        """Lock the row of a state apart; TerminalError or StateAhead when it is not as the ledger's last commit left it."""
-        (row,) = [row for row in _states(ledger, topology) if row["state"] == state]
-        there = _well(ledger, connection, row)
-        check_at_rest(there.name, there.last, row["applied_txid"])
-
     def clear(self, ledger: Connection, topology: str) -> None:
-        """Drop the copies that states left where they were before they came back; the topology's row is locked.
+        """Drop the copies that states left where they were, before an earlier version brought them back.
 
-        One that cannot be dropped now stays: it counts for nothing, and the log names it.
+        Such a copy counts for nothing. Raises Unavailable for one that cannot be dropped now; the topology's row is locked.
         """
         for row in ledger.execute(query("left_behind"), {"topology": topology}).mappings().all():
             try:
-                with self.begin(row["database"]) as connection:
+                with transaction(self.engine(row["database"])) as connection:
                     hurry(connection)
                     apart.drop_copy(connection, row["state"], _identity(ledger))
             except TxbatchError as error:
-                log.warning("%s, where it was, is a copy that does not count: %s", apart.where(**row), one_line(error))
-            else:
-                ledger.execute(query("forget_left"), {"state": row["state"]})
+                raise Unavailable(
+                    f"{apart.where(**row)} is a copy from before the state came back, and cannot be dropped: {one_line(error)}; "
+                    "let that database be reached and readers of its report end, drop views made of it, and try again"
+                ) from error
+            ledger.execute(query("forget_left"), {"state": row["state"]})
 
     def commit(
         self,
@@ -146,8 +130,7 @@ class Warehouses:
 
     def ahead(self, ledger: Connection, topology: str) -> list[dict[str, Any]]:
         """The states apart that have rows of a txid which the ledger has not committed, or are not well (`problem`)."""
-        left = ledger.execute(query("left_behind"), {"topology": topology}).mappings()
-        found: list[dict[str, Any]] = [{**row, "problem": LEFT} for row in left]
+        found: list[dict[str, Any]] = []
         for row in _states(ledger, topology):
             told: dict[str, Any] = {"state": row["state"], "database": row["database"]}
             try:

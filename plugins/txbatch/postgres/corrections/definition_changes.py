@@ -19,7 +19,6 @@ from txbatch.core.definition.redefinition import (
     DropState,
     DropValue,
     KeepContributions,
-    MoveState,
     OfState,
     Prune,
     Redefinition,
@@ -42,7 +41,6 @@ from txbatch.core.topology.persistent_aggregate import PREVIOUS_PREFIX, Persiste
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_changed
 from txbatch.postgres.corrections import renamed_plans
-from txbatch.postgres.corrections.moves import Moves, check_left
 from txbatch.postgres.database.engine import run_all
 from txbatch.postgres.database.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.database.generations import CURRENT
@@ -54,14 +52,12 @@ from txbatch.postgres.tables import batches, definitions
 from txbatch.postgres.upstream import upstream
 
 
-def change(
-    connection: Connection, moves: Moves, topology: Topology, job: str, why: str, by: str | None
-) -> list[Redefinition]:
+def change(connection: Connection, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
     """Apply what has changed to the states of a topology whose row is locked, and keep who did it, and why.
 
     Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open or a
-    rebuild runs, Unavailable while a report that is open keeps a table, or a copy is left that the ledger would lose sight of,
-    TerminalError where a view that others made is of what goes.
+    rebuild runs, Unavailable while a report that is open keeps a table, TerminalError where a view that others made is of what
+    goes.
     """
     known = definitions.known(connection, topology)
     found = check(connection, topology, job, known)
@@ -87,11 +83,6 @@ def change(
         if AddState(name) in own:
             state_tables.ensure(connection, topology.name, aggregate, [txid])
             connection.execute(query("state_joined"), {"state": name, "txid": txid})
-        moved = next((step for step in own if isinstance(step, MoveState)), None)
-        if moved is not None and moved.database is not None:
-            moves.to_warehouse(connection, aggregate)
-        elif moved is not None and moved.was is not None:
-            moves.to_ledger(connection, aggregate, moved.was)
         if (own or known.was) and aggregate.state.database is None and AddState(name) not in own:
             was = next((step.was for step in own if isinstance(step, RenameState)), name)
             with state_tables.holders_told(connection, was, "changed"), _views_told(was):
@@ -111,7 +102,6 @@ def check(connection: Connection, topology: Topology, job: str, known: KnownTopo
     check_none_runs(topology.name, found, definitions.rebuilt_now(connection, name))
     steps = steps_of(found)
     check_names_kept(name, connection.execute(query("oldest_past"), {"topology": name}).scalar_one(), steps)
-    check_left(connection, name, steps)
     check_changed(upstream.readers(connection), upstream.looked_up(connection), steps)
     return found
 
@@ -201,7 +191,6 @@ def _made(step: Step, prefix: str) -> list[str]:
             | DropState()
             | AddState()
             | RenameState()
-            | MoveState()
             | RenameTopology()
             | RenameStream()
             | Define()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from tempfile import TemporaryFile
 from typing import Any
 
 from psycopg2.errors import LockNotAvailable
@@ -17,7 +16,7 @@ from txbatch.core.errors import Unavailable
 from txbatch.core.state.state import changes_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.engine import execute, run_all
-from txbatch.postgres.database.expressions import listed, pg_name
+from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.generations import CURRENT, Generation, coming, past
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import report_views
@@ -144,26 +143,10 @@ def drop_generation(connection: Connection, generation: Generation) -> None:
 
 def drop_state(connection: Connection, name: str) -> None:
     """Drop the tables and reports of a state, and forget it."""
-    drop_tables(connection, name)
-    connection.execute(query("forget_state"), {"state": name})
-
-
-def drop_tables(connection: Connection, name: str) -> None:
-    """Drop the tables and reports of a state."""
     run_all(connection, report_views.drop(connection, name))
     for table in (CURRENT.base(name), CURRENT.contribution(name), CURRENT.state(name)):
         execute(connection, f"DROP TABLE IF EXISTS {table}")
-
-
-def copy_rows(source: Connection, target: Connection, aggregate: PersistentAggregate) -> None:
-    """Copy the rows of a state that count from one database to another, where its table is empty."""
-    table = CURRENT.state(aggregate.state.name)
-    columns = listed(pg_name(row.name) for row in source.execute(query("columns_of"), {"name": table}))
-    counting = "WHERE counted" if aggregate.removable else ""
-    with TemporaryFile() as copied:
-        source.connection.cursor().copy_expert(f"COPY (SELECT {columns} FROM {table} {counting}) TO STDOUT", copied)
-        copied.seek(0)
-        target.connection.cursor().copy_expert(f"COPY {table} ({columns}) FROM STDIN", copied)
+    connection.execute(query("forget_state"), {"state": name})
 
 
 def rename(connection: Connection, topology: str, was: str, state: str) -> None:
