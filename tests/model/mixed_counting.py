@@ -83,7 +83,7 @@ class Counting:
         self.trained, self.skipped, self.restates = set[int](), dict[int, int](), dict[int, int]()
         self.horizon, self.gone_rows, self.ever_pruned = 0, set[int](), set[int]()
         self.gone, self.left_to = set[tuple[datetime, str]](), 0
-        self.brought_back = dict[int, set[int]]()
+        self.rows_went, self.brought_back = set[int](), dict[int, set[int]]()
         self.shown, self.swapped, self.past = dict[int, Windows](), 0, set[int]()
         self.rebuild_of: Rebuild | None = None
         self.counted = dict[int, tuple[Record, ...]]()
@@ -394,7 +394,8 @@ class Counting:
             self.met.ends(undone, every)
         self.rebuild_of, self.counted = None, {}
         self.past, self.swapped, self.horizon = set(askable), final, 0
-        self.brought_back[final], self.gone_rows, self.gone = self.gone_rows, set(), set()
+        self.brought_back.setdefault(final, self.rows_went)
+        self.rows_went, self.gone_rows, self.gone = set(), set(), set()
         self.came_to["swapped"] += 1
         self.look()
         self.compare()
@@ -423,12 +424,13 @@ class Counting:
             return
         before, self.horizon = self.horizon, self.place.retention.horizon(self.up.name)
         folded = {each for each in self.plain.versions if each <= self.horizon}
-        new = [self.plain.versions[each].records for each in folded - self.gone_rows]
+        new = {each: self.plain.versions[each].records for each in folded - self.gone_rows}
         self.came_to["folded"] += self.horizon > before
+        self.rows_went |= {each for each, records in new.items() if any(record.good for record in records)}
         self.gone_rows |= folded
         self.ever_pruned |= folded
-        self.met.befalls("gc", cells(each for records in new for each in records))
-        self.met.befalls("prune", cells(each for records in new for each in records if each.good))
+        self.met.befalls("gc", cells(each for records in new.values() for each in records))
+        self.met.befalls("prune", cells(each for records in new.values() for each in records if each.good))
         self.compare()
 
     def leave(self) -> None:
