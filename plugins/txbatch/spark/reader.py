@@ -39,7 +39,7 @@ def open_reader(
 
 @contextmanager
 def emitter_of(stream: Stream, assignment: Assignment, exported: str | None = None) -> Iterator[Emitter]:
-    """Context manager. Yield the emitter of one stream, and close it when the block ends, as `opened` does."""
+    """Context manager. Yield the emitter of one stream, and close it when the block ends, as `open_reader` does."""
     with _naming(stream, assignment, "emitter"):
         emitter = stream.spout.emitter()
         if isinstance(emitter, ExportedSpout):

@@ -1,6 +1,6 @@
 """What becomes of a changed definition (R23): applied to what is counted as it stands, from now on, or a rebuild.
 
-`value_changes` finds what of a state's values can be done without counting again, and says it as steps; what `stepped` does
+`value_changes` finds what of a state's values can be done without counting again, and says it as steps; what `after_step` does
 not make of the stored columns is left for a rebuild.
 """
 

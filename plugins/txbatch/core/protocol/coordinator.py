@@ -58,7 +58,7 @@ Turn = Yours | Wait | FinishFirst
 def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
     """Find the run's batch again, or plan it; adopt one that nobody looks after, if there is one.
 
-    An adopted batch is finished first, and then this is asked again (see `protocol.is_adopted`). Returns a Wait when max_pending
+    An adopted batch is finished first, and then this is asked again (see `decisions.is_adopted`). Returns a Wait when max_pending
     batches are in flight.
     """
     while True:

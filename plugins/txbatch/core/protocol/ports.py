@@ -88,7 +88,7 @@ class RunLocks(Protocol):
 
 
 class Repeat(Protocol):
-    """The clock of what is kept alive: `repeated` in production, one that stands still in the model."""
+    """The clock of what is kept alive: `repeat` in production, one that stands still in the model."""
 
     def __call__(self, call: Callable[[], object], *, seconds: float, name: str) -> AbstractContextManager[None]:
         """Context manager. Call again and again, every so many seconds, until the block ends."""

@@ -1,8 +1,8 @@
 """The swap of a rebuild: in one transaction its generation of the states takes the place of the one that counted (R23).
 
 No report sees a mix. One that has begun to read a state holds its tables, and is waited for; one that began before the new
-generation had every batch, and may still read it, is waited for too: see `watched`. Whatever begins later sees all of the old or,
-once the swap is committed, all of the new generation.
+generation had every batch, and may still read it, is waited for too: see `watchers`. Whatever begins later sees all of the old
+or, once the swap is committed, all of the new generation.
 """
 
 from __future__ import annotations
