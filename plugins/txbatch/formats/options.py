@@ -10,8 +10,6 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.records.time_buckets import zone_named
 from txbatch.formats import time_formats
 
-# What an option is given as, and what is made of it.
-Given = str | bool | int | list[str] | tuple[str, ...]
 Options = dict[str, Any]
 
 
@@ -142,8 +140,8 @@ CSV: dict[str, Option] = {
 
 FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": JSON, "parquet": {}}
 
-# Other spellings of ours.
-_ALIASES = {"delimiter": "sep", "separator": "sep", "charset": "encoding"}
+# What Spark, or who comes from elsewhere, calls one of ours.
+_OURS = {"delimiter": "sep", "separator": "sep", "charset": "encoding"}
 _ELSEWHERE = {
     "mode": "the first record that does not fit always fails the attempt",
     "columnnameofcorruptrecord": "the first record that does not fit always fails the attempt",
@@ -192,7 +190,7 @@ def check_options(format_: str, given: Mapping[str, Any]) -> Options:
     said: dict[str, str] = {}
     for spelled, value in given.items():
         plain = _plain(spelled)
-        name = names.get(_ALIASES.get(plain, plain))
+        name = names.get(plain)
         if name is None:
             raise DefinitionError(f"IntervalSpout: option {spelled!r} {_refusal(format_, plain)}")
         if name in said:
@@ -220,6 +218,8 @@ def _plain(name: str) -> str:
 
 
 def _refusal(format_: str, plain: str) -> str:
+    if (ours := _OURS.get(plain)) in FORMATS[format_]:
+        return f"is not taken: here it is {ours!r}; say {ours}="
     if plain in _ELSEWHERE:
         return f"is not taken: {_ELSEWHERE[plain]}; remove it"
     known = ", ".join(FORMATS[format_])
