@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 from support import Keyed, code, manifest_of, record_batch, run
+from twin.definition_changes import ChangingLedger
 from twin.rebuild import MemoryRebuilds
 from twin.retention import MemoryRetention
 from twin.window_retention import MemoryWindows
@@ -21,10 +22,9 @@ from txbatch.core.corrections.retention import Retention
 from txbatch.core.corrections.window_retention import Windows
 from txbatch.core.definition.job_rules import no_jobs
 from txbatch.core.protocol import coordinator
-from txbatch.core.protocol.ledger import Committed, Ledger
+from txbatch.core.protocol.ledger import Committed
 from txbatch.core.records.time_buckets import time_of
 from txbatch.core.topology.topology import Topology
-from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention
@@ -41,7 +41,7 @@ Partials = Mapping[str, Sequence[Keyed]]
 class Backing:
     """A ledger, and what a test needs to see beside it."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ChangingLedger | PostgresLedger) -> None:
         self.ledger, self.jobs = ledger, dict[str, Topology]()
 
     def job(self, topology: str) -> Topology:
@@ -187,7 +187,7 @@ class Backing:
 class Memory(Backing):
     def __init__(self) -> None:
         self.now = datetime.now(UTC)
-        super().__init__(MemoryLedger(clock=lambda: self.now, jobs=self.job))
+        super().__init__(ChangingLedger(clock=lambda: self.now, jobs=self.job))
 
     @property
     def rebuilds(self) -> Rebuilds:
@@ -244,7 +244,7 @@ class Memory(Backing):
         )
 
     def lose_ledger(self) -> None:
-        self.ledger = MemoryLedger(clock=lambda: self.now, warehouses=self.ledger.warehouses)
+        self.ledger = ChangingLedger(clock=lambda: self.now, warehouses=self.ledger.warehouses)
 
     def lose_warehouse(self) -> None:
         self.ledger.warehouses.states = {}

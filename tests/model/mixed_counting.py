@@ -17,6 +17,7 @@ from model.mixed_oracle import Plain, Version, Windows, cells
 from model.mixed_source import FIELDS, ByOffset, BySeen, Record, begin_of, parsed
 from pairs import Cell, Met
 from support import code, run, staged
+from twin.definition_changes import ChangingLedger
 
 from txbatch import AppendState, Count, OpaqueState, PartitionUnreadable, Topology, session_window, window
 from txbatch.core.batch.manifest import Manifest
@@ -26,8 +27,8 @@ from txbatch.core.corrections.retention import Retention
 from txbatch.core.corrections.window_retention import Windows as Leaving
 from txbatch.core.errors import BrokenChain, ChangeTooEarly, TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol import coordinator, planning
-from txbatch.core.protocol.ledger import Ledger
 from txbatch.direct.emitter import emit_batch
+from txbatch.postgres.ledger import PostgresLedger
 
 JOB, KEEP = "job.py", 20 * 60_000_000
 
@@ -35,7 +36,7 @@ JOB, KEEP = "job.py", 20 * 60_000_000
 class Place(Protocol):
     """A ledger, and what is seen beside it: `contract.conftest` has both."""
 
-    ledger: Ledger
+    ledger: ChangingLedger | PostgresLedger
     rebuilds: Rebuilds
     retention: Retention
     windows: Leaving

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from model.kept import Report
 from sqlalchemy import Engine, text
 from support import Keyed, record_batch
+from twin.definition_changes import ChangingLedger
 from twin.rebuild import MemoryRebuilds
 from twin.retention import MemoryRetention
 
@@ -18,10 +19,8 @@ from txbatch import Topology
 from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.corrections.rebuild import Rebuilds
 from txbatch.core.corrections.retention import Retention
-from txbatch.core.protocol.ledger import Ledger
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention
@@ -32,7 +31,7 @@ from txbatch.postgres.ledger import PostgresLedger
 class Place(Protocol):
     """A ledger, and what people see of it."""
 
-    ledger: Ledger
+    ledger: ChangingLedger | PostgresLedger
     rebuilds: Rebuilds
     retention: Retention
 
@@ -55,9 +54,9 @@ class Place(Protocol):
 class Twin:
     """In memory."""
 
-    def __init__(self, ledger: type[MemoryLedger] = MemoryLedger) -> None:
+    def __init__(self) -> None:
         self.now = datetime.now(UTC)
-        self.ledger = ledger(clock=lambda: self.now)
+        self.ledger = ChangingLedger(clock=lambda: self.now)
         self.rebuilds, self.retention = MemoryRebuilds(self.ledger), MemoryRetention(self.ledger)
 
     def expire(self, topology: str) -> None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from contract.test_restate import restate_of
 from support import LogSpout, code, run
+from twin.definition_changes import ChangingLedger
 from twin.rebuild import MemoryRebuilds
 from twin.retention import MemoryRetention
 
@@ -26,7 +27,6 @@ from txbatch.core.protocol import coordinator
 from txbatch.core.state.pruned import has_gone
 from txbatch.core.upstream import look_ups
 from txbatch.direct.emitter import emit_batch
-from txbatch.memory.ledger import MemoryLedger
 
 SIZE, WORDS, JOB = 3, "abcde", "job.py"
 STEPS = ("batch", "batch", "batch", "read", "read", "read", "read", "ask", "ask")
@@ -78,7 +78,7 @@ class Readers:
     came_to: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.source, self.own, self.ledger = Source(), Source(), MemoryLedger()
+        self.source, self.own, self.ledger = Source(), Source(), ChangingLedger()
         self.up = self.counting("n")
         self.asks = Topology("asks")
         asked = self.asks.new_stream("in", self.own).state_query(LiveState("kept", "word string, batch bigint"), "word")

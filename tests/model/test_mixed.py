@@ -19,7 +19,7 @@ from pairs import told as told_pairs
 from proofs import DOCUMENT
 from sizes import EVERYTHING
 from sqlalchemy import Engine
-from twin import retention
+from twin import definition_changes, retention
 
 from txbatch.core.batch.transaction import BatchStatus
 from txbatch.core.corrections import rebuild
@@ -27,7 +27,7 @@ from txbatch.core.definition import changes as definition
 from txbatch.core.upstream import look_ups
 from txbatch.core.upstream import upstream as upstreams
 from txbatch.core.upstream.ranges import replaced_with
-from txbatch.memory import definition_changes, event_time, upstream
+from txbatch.memory import event_time, upstream
 from txbatch.memory.tables import Tables
 
 pytestmark = pytest.mark.rule("R16", "R17", "R19", "R21", "R22", "R23", "R25", "R26", "R27", "R29", "R30")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from model.readers import Readers
 from sizes import some_of
-from twin import retention
+from twin import definition_changes, retention
 
-from txbatch.memory import definition_changes, upstream
+from txbatch.memory import upstream
 
 pytestmark = [pytest.mark.rule("R22"), pytest.mark.rule("R23")]
 EACH = some_of(20, 1000, "READERS")

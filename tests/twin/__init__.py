@@ -1,4 +1,5 @@
-"""What only tests ask of the ledger's twin in memory: to rebuild, to fold what is old, to let windows leave.
+"""What only tests ask of the ledger's twin in memory: to change a definition, to rebuild, to fold what is old, to let
+windows leave.
 
-Read `rebuild`, `retention`, `window_retention`; each is the twin of a module of `postgres.corrections`.
+Read `definition_changes`, `rebuild`, `retention`, `window_retention`; each is the twin of a module of `postgres.corrections`.
 """

@@ -51,7 +51,6 @@ from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.topology import Topology
 from txbatch.memory import aborts, event_time
-from txbatch.memory import definition_changes as changes
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.commit import commit_batch
 from txbatch.memory.stored import Attempt, Partials, Rows
@@ -117,17 +116,6 @@ class MemoryLedger:
         """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing."""
         with self.transaction() as tables:
             return redefinitions(topology, tables.known(topology))
-
-    def check_change(self, topology: Topology, job: str) -> None:
-        """Raise what `change` would be refused for as things stand; changes nothing."""
-        with self.transaction() as tables:
-            changes.check(tables, topology, job)
-
-    def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
-        """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
-        with self.transaction() as tables:
-            tables.check_known(tables.name_of(topology))
-            return changes.change(tables, topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over, IntervalTaken when other batches have some of it."""

@@ -12,7 +12,6 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.corrections.rebuild import Rebuild
-from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.protocol.event_time import Ahead
 from txbatch.core.protocol.ledger import ReadBy
@@ -95,16 +94,6 @@ class Times:
     ahead: Ahead | None = None
     closed_to: Marks | None = None
     closed: Mapping[str, Closed] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DefinitionChange:
-    """What was changed of a definition, by whom and why; `txid` is the first that counts by it (R23)."""
-
-    txid: int
-    found: tuple[Redefinition, ...]
-    why: str
-    by: str | None
 
 
 @dataclass(frozen=True, slots=True)

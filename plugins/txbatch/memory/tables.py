@@ -38,7 +38,7 @@ from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
-from txbatch.memory.stored import Attempt, Counting, DefinitionChange, StoredState, StoredTopology, Times
+from txbatch.memory.stored import Attempt, Counting, StoredState, StoredTopology, Times
 
 
 @dataclass
@@ -56,7 +56,6 @@ class Tables:
     waiting: dict[tuple[str, str], int] = field(default_factory=dict)
     partitions: dict[tuple[str, str, str, int], ReadPartition | None] = field(default_factory=dict)
     consumed: dict[tuple[str, str, str], Metadata] = field(default_factory=dict)
-    changes: dict[tuple[str, int], DefinitionChange] = field(default_factory=dict)
     rebuilds: dict[int, Counting] = field(default_factory=dict)
     new_values: dict[str, tuple[tuple[Any, ...], ...]] = field(default_factory=dict)
     times: dict[tuple[str, int], Times] = field(default_factory=dict)

@@ -100,15 +100,6 @@ class Ledger(Protocol):
     def redefinitions(self, topology: Topology) -> Sequence[Redefinition]:
         """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing (R23)."""
 
-    def check_change(self, topology: Topology, job: str) -> None:
-        """Raise what `change` would be refused for as things stand; changes nothing."""
-
-    def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> Sequence[Redefinition]:
-        """Apply a changed definition to what is counted, all of it or nothing, and keep who asked for it and why (R23).
-
-        Returns what has changed. SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open.
-        """
-
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver, or IntervalTaken, where `plan` would say so; changes nothing."""
 

@@ -29,18 +29,33 @@ from txbatch.core.definition.stored import StateDefinition, state_definition
 from txbatch.core.protocol import decisions
 from txbatch.core.state.pruned import begun
 from txbatch.core.state.state import OpaqueValue, TransactionalValue, Value
-from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_changed
-from txbatch.memory.stored import DefinitionChange, StoredState
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.stored import StoredState
 from txbatch.memory.tables import Tables
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
 Of = TypeVar("Of")
 
 
-def change(tables: Tables, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
-    """Apply what has changed to the states, and keep who did it, and why; return what was applied (R23)."""
+class ChangingLedger(MemoryLedger):
+    """The twin of the ledger, whose definitions can be changed. Compare `postgres.ledger`."""
+
+    def check_change(self, topology: Topology, job: str) -> None:
+        """Raise what `change` would be refused for as things stand; changes nothing."""
+        with self.transaction() as tables:
+            check(tables, topology, job)
+
+    def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
+        """Apply a changed definition to what is counted, all of it or nothing; return what. Who asks, and why, is not kept."""
+        with self.transaction() as tables:
+            tables.check_known(tables.name_of(topology))
+            return _apply(tables, topology, job)
+
+
+def _apply(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
+    """Apply what has changed to the states; return what was applied (R23)."""
     found = check(tables, topology, job)
     if found:
         batches = tables.batches_of(tables.name_of(topology))
@@ -49,7 +64,6 @@ def change(tables: Tables, topology: Topology, job: str, why: str, by: str | Non
         _change(tables, topology, steps_of(found), txid)
         tables.store_definition(topology, job, known)
         tables.check_definition(topology, job)
-        tables.changes[topology.name, len(tables.changes)] = DefinitionChange(txid, tuple(found), one_line(why), by)
     return found
 
 
@@ -116,7 +130,7 @@ def _rename_topology(tables: Tables, was: str, name: str) -> None:
         tables.intervals,
         tables.batch_keys,
     ]
-    keyed += [tables.attempts, tables.waiting, tables.partitions, tables.consumed, tables.changes]
+    keyed += [tables.attempts, tables.waiting, tables.partitions, tables.consumed]
     for table in [*keyed, tables.times, tables.latest]:
         _rekey(table, was, name)
 
