@@ -38,6 +38,8 @@ SELECT t.job, t.by_interval, t.source, t.streams, t.watermarks, c.txid AS commit
          WHERE b.topology = t.topology AND status <> 'aborted') AS txid,
        EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology) AS planned,
        EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology AND status = 'committed') AS any_committed,
+       EXISTS (SELECT FROM txbatch.batch b
+                WHERE b.topology = t.topology AND status = 'committed' AND kind <> 'skip') AS any_read,
        (SELECT json_agg(s) FROM txbatch.state s WHERE topology = :topology OR state = ANY (:states)) AS states
   FROM (VALUES (:topology)) asked (topology)
   LEFT JOIN txbatch.topology t USING (topology)

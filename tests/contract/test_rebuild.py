@@ -228,6 +228,8 @@ def test_what_was_given_up_and_then_counted_is_rebuilt(backing: Any) -> None:
     """A restate of what was given up is the only batch that has counted."""
     case = Case(backing)
     case.ledger.skip(NAME, case.initialize(run("1")).txid, "poison")
+    with pytest.raises(TerminalError, match="has counted nothing yet"):
+        Rebuilding(case)
     again = restate_of(2, skipped=True)
     case.goes(case.initialize(again), again, words(dog=1))
     rebuilding = Rebuilding(case)

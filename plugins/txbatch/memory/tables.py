@@ -254,6 +254,7 @@ class Tables:
             bool(self.batches_of(name)),
             watermarks=stored.watermarks,
             counted=any(batch.status is BatchStatus.COMMITTED for batch in alive),
+            read=any(batch.status is BatchStatus.COMMITTED and batch.kind is not BatchKind.SKIP for batch in alive),
         )
         return found if name == topology.name else by_name(found, name, topology)
 

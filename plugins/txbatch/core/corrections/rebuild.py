@@ -158,7 +158,7 @@ def definition_of(topology: Topology) -> dict[str, Any]:
 def check_rebuild(topology: Topology, known: KnownTopology) -> None:
     """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source than the batches were read from."""
     name = topology.name
-    if not known.counted:
+    if not known.read:
         raise TerminalError(f"topology {name!r} has counted nothing yet: run it, by whatever definition")
     apart = sorted(each.state.name for each in topology.aggregates if each.state.database is not None)
     apart += sorted(state for state, stored in known.states.items() if stored.database is not None)

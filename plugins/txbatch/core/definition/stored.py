@@ -52,8 +52,9 @@ class KnownTopology:
     `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
     both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
     at all: what is aborted can still be given up, and is of the source that it was planned from. `counted` says whether any of
-    them is committed, be it one that was given up or counted again. `was` is the name by which all this is known, where that is
-    not the topology's. `watermarks` are those of its streams, as they are stored (R25).
+    them is committed, be it one that was given up or counted again, `read` the same of those that were not given up. `was` is
+    the name by which all this is known, where that is not the topology's. `watermarks` are those of its streams, as they are
+    stored (R25).
     """
 
     job: str
@@ -67,6 +68,7 @@ class KnownTopology:
     was: str | None = None
     watermarks: Mapping[str, Metadata] = field(default_factory=dict)
     counted: bool = False
+    read: bool = False
 
     def counts(self, state: str) -> bool:
         """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""

@@ -117,6 +117,7 @@ def _known(topology: str, row: RowMapping) -> KnownTopology:
         row["planned"],
         watermarks=row["watermarks"] or {},
         counted=row["any_committed"],
+        read=row["any_read"],
     )
 
 
