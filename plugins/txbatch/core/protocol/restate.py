@@ -6,7 +6,7 @@
 >>> hole = {"log": {"a": ReadPartition(9, "1"), "b": None}}
 >>> first = Batch("hosts", 1, BatchStatus.COMMITTED, {}, "run:1")
 >>> planned = Ranges({"a": Range(0, 9), "b": Range(0, 4)})
->>> ranges_again("log", planned, Version(first, first, first, hole, hole)).ranges
+>>> ranges_again("log", planned, PositionVersion(first, first, first, hole, hole)).ranges
 {'a': {'start': 0, 'end': 9}}
 """
 

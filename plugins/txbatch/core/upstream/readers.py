@@ -42,11 +42,11 @@ def held(
     Cuts up to `swapped` are those of generations that a rebuild has replaced, which nobody folds any more. `pruning` has the
     states whose rows go with what is folded, with their horizons: nothing is while somebody reads all of such a state.
 
-    >>> held([Reader("top", "words", "word_count", frozenset({0, 2, 7}))], "word_count", swapped=2)
+    >>> held([UpstreamReader("top", "words", "word_count", frozenset({0, 2, 7}))], "word_count", swapped=2)
     {'top': 7}
-    >>> held([Reader("top", "hours", "visits", frozenset({2}), between=True)], "visits", swapped=4)
+    >>> held([UpstreamReader("top", "hours", "visits", frozenset({2}), between=True)], "visits", swapped=4)
     {'top': 5}
-    >>> held([Reader("top", "kept", "log", frozenset({0, 7}), opened=frozenset({0}))], "log", 0, {"kept": 3})
+    >>> held([UpstreamReader("top", "kept", "log", frozenset({0, 7}), opened=frozenset({0}))], "log", 0, {"kept": 3})
     {'top': 3}
     """
     found: dict[str, int] = {}
