@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from file_cases import FILES, FORMATS, Case, cases, told
+from read_files import read_parquet, read_text
 
 from txbatch import IntervalSpout
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import parse_fields
-from txbatch.formats import options, parquet_files, text_lines
-from txbatch.formats.scan import Format, Times, read_file
+from txbatch.formats import options, text_lines
+from txbatch.formats.scan import Format, Times
 
 EPOCH, FAR = datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -24,12 +25,10 @@ def read(case: Case) -> list[list[Any]]:
         return [[line] for line in text_lines.lines(case.path, **case.options)]
     fields = parse_fields(case.fields)
     if case.format == "parquet":
-        return [
-            [told(value) for value in row.values()] for row in parquet_files.read_file(case.path, fields).to_pylist()
-        ]
+        return [[told(value) for value in row.values()] for row in read_parquet(case.path, fields).to_pylist()]
     IntervalSpout(case.path, case.fields, time=fields[0].name, format=case.format, options=dict(case.options))
     times = Times(fields[0].name, EPOCH, FAR, EPOCH, FAR)
-    found = read_file(case.path, Format(case.format, fields, options.check_options(case.format, case.options), times))
+    found = read_text(case.path, Format(case.format, fields, options.check_options(case.format, case.options), times))
     return [[told(value) for value in row.values()] for row in found.to_pylist()]
 
 

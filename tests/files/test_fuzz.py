@@ -17,11 +17,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from read_files import read_text
 
 from txbatch.core.errors import TxbatchError
 from txbatch.core.records.fields import parse_fields
 from txbatch.formats import options
-from txbatch.formats.scan import Format, Times, read_file
+from txbatch.formats.scan import Format, Times
 
 FIELDS = parse_fields(
     "at timestamp, name string, amount decimal(10,2), n int, big bigint, x double, ok boolean, day date"
@@ -229,7 +230,7 @@ def outcome(path: Path, format_: str) -> Rows | None:
     """What is read, None where it is refused; any other exception is a failure."""
     given = options.check_options(format_, BASES[format_][2])
     try:
-        found = read_file(path, Format(format_, FIELDS, given, Times("at", FIRST, LAST, FIRST, LAST)))
+        found = read_text(path, Format(format_, FIELDS, given, Times("at", FIRST, LAST, FIRST, LAST)))
     except TxbatchError:
         return None
     return [tuple(row.values()) for row in found.to_pylist()]

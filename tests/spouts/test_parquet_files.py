@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from read_files import read_parquet
 
 from txbatch import IntervalSpout
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import parse_fields
-from txbatch.formats.parquet_files import read_file
 from txbatch.formats.parquet_schema import check
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -30,7 +30,7 @@ def write(path: Path, column: pa.Array, name: str = "x", **options: Any) -> Path
 
 
 def values(path: Path, declared: str, folder: Path | None = None) -> list[Any]:
-    return list(read_file(path, parse_fields(declared), folder).column(0).to_pylist())
+    return list(read_parquet(path, parse_fields(declared), folder).column(0).to_pylist())
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from twin.asked import looked_up, rebuilding, replaced_generations
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.changes import after_steps, check_none_runs
 from txbatch.core.definition.checks import check_change, check_names_kept
 from txbatch.core.definition.redefinition import (
     AddState,
     DropState,
+    DropValue,
     KeepContributions,
     OfState,
     Prune,
@@ -21,8 +24,8 @@ from txbatch.core.definition.redefinition import (
     RenameState,
     RenameStream,
     RenameTopology,
+    RenameValue,
     Step,
-    sources,
     steps_of,
 )
 from txbatch.core.definition.stored import StateDefinition, state_definition
@@ -34,7 +37,7 @@ from txbatch.core.upstream.readers import check_changed
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.stored import StoredState
 from txbatch.memory.tables import Tables
-from txbatch.memory.upstream import looked_up, readers, replaced_generations
+from txbatch.memory.upstream import readers
 
 Of = TypeVar("Of")
 
@@ -72,7 +75,7 @@ def check(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
     name = tables.name_of(topology)
     pending = [batch for batch in tables.batches_of(name) if not batch.status.final]
     found = check_change(topology, job, tables.known(topology), pending)
-    running = tables.rebuilding(name)
+    running = rebuilding(tables, name)
     check_none_runs(topology.name, found, None if running is None else f"{running.rebuild} runs")
     check_names_kept(name, min(replaced_generations(tables, name), default=None), steps_of(found))
     check_changed(readers(tables), looked_up(tables), steps_of(found))
@@ -206,7 +209,7 @@ def _rekey(table: dict[Any, Any], was: str, name: str) -> None:
 def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], txid: int) -> StoredState:
     """A state after some steps: each value has its place among the columns, or null."""
     columns = [name for name, *_ in stored.definition.columns["values"]]
-    came_from = sources(stored.definition.columns, steps)
+    came_from = _sources(stored.definition.columns, steps)
     places = [columns.index(came_from[name]) if name in came_from else None for name, *_ in now.columns["values"]]
 
     def moved(partial: Partial) -> Partial:
@@ -232,3 +235,10 @@ def _moved(row: Value, moved: Callable[[Partial], Partial]) -> Value:
     if isinstance(row, OpaqueValue):
         return replace(row, value=row.value and moved(row.value), prev=row.prev and moved(row.prev))
     return replace(row, value=moved(row.value))
+
+
+def _sources(stored: Metadata, steps: Sequence[Step]) -> dict[str, str]:
+    """Return of each column that was there before some steps, by its name after them, what it was called."""
+    gone = {column for step in steps if isinstance(step, DropValue) for column in step.columns}
+    renamed = dict(pair for step in steps if isinstance(step, RenameValue) for pair in step.columns)
+    return {renamed.get(name, name): name for name, *_ in stored["values"] if name not in gone}

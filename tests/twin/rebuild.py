@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+from twin.asked import looked_up, rebuilding, replaced_generations
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus
 from txbatch.core.corrections import rebuild as decided
@@ -24,7 +25,7 @@ from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.stored import Counting, StoredState, Times
 from txbatch.memory.tables import Tables
 from txbatch.memory.update import apply
-from txbatch.memory.upstream import looked_up, readers, replaced_generations
+from txbatch.memory.upstream import readers
 
 
 class MemoryRebuilds:
@@ -37,7 +38,7 @@ class MemoryRebuilds:
         """Begin a rebuild, or go on with the one that runs. Raises as that of PostgreSQL does; `by` is kept nowhere."""
         with self.ledger.transaction() as tables:
             tables.check_known(topology.name)
-            if (running := tables.rebuilding(topology.name)) is not None:
+            if (running := rebuilding(tables, topology.name)) is not None:
                 decided.check_same(running.rebuild, topology, code)
                 return running.rebuild
             known = tables.known(topology)
@@ -151,7 +152,7 @@ class MemoryRebuilds:
 
 
 def _running(tables: Tables, rebuild: Rebuild) -> Counting:
-    running = tables.rebuilding(rebuild.topology)
+    running = rebuilding(tables, rebuild.topology)
     if running is None or running.rebuild != rebuild:
         raise decided.runs_no_more(rebuild)
     return running

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from twin.asked import looked_up, rebuilding
 from txbatch import failpoints
 from txbatch.core.aggregates.merge import Merger, RowMerge, merge_named
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
@@ -26,7 +27,7 @@ from txbatch.core.upstream.readers import held
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.stored import StoredState
 from txbatch.memory.tables import Tables
-from txbatch.memory.upstream import looked_up, readers
+from txbatch.memory.upstream import readers
 
 
 class MemoryRetention:
@@ -61,7 +62,7 @@ class MemoryRetention:
         """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
         horizon, wanted = self.horizon(topology), self.wanted(topology, keep)
         tables = self.ledger.tables
-        running = tables.rebuilding(topology)
+        running = rebuilding(tables, topology)
         rebuild = running.rebuild.number if running else None
         versions, pending = _versions(tables, topology, wanted), _pending(tables, topology)
         return Past(topology, horizon, wanted, versions, pending, rebuild, _readers(tables, topology))
@@ -94,7 +95,7 @@ class MemoryRetention:
 
 
 def _fold(tables: Tables, topology: str, wanted: int, jobs: Jobs) -> Slice:
-    if tables.rebuilding(topology) is not None:
+    if rebuilding(tables, topology) is not None:
         raise retention.while_rebuilt(topology)
     wanted = retention.as_read(wanted, _readers(tables, topology))
     after, versions = _horizon(tables, topology), _versions(tables, topology, wanted)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from twin.asked import rebuilding
 from txbatch import failpoints
 from txbatch.core.batch.transaction import BatchStatus
 from txbatch.core.corrections.window_retention import Leaving, WindowFacts, decided
@@ -70,7 +71,7 @@ def _leaving(tables: Tables, topology: str, horizon: int | None = None) -> list[
 
 
 def _known(tables: Tables, topology: str, state: str, kept: KeptWindows, horizon: int) -> WindowFacts:
-    running = tables.rebuilding(topology)
+    running = rebuilding(tables, topology)
     above = [each for each in tables.batches_of(topology) if each.position > horizon]
     plans = [each.plan for each in above if each.status is not BatchStatus.ABORTED]
     next_one = kept.watermark_of(event_time.marks(tables, topology))

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from read_files import read_text
 
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import parse_fields
 from txbatch.formats import contents, options, scan
-from txbatch.formats.scan import Format, Range, Times, read_file, tasks_of
+from txbatch.formats.scan import Format, Range, Times, tasks_of
 
 FIELDS = parse_fields("at timestamp, name string, price decimal(10,2)")
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,7 +27,7 @@ def rows(folder: Path, content: str | bytes, fields: Any = FIELDS, **given: Any)
     """The records of a file of this content, less their times."""
     file = folder / "a b,ü%#:.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    read = read_file(file, Format("csv", fields, options.check_options("csv", given)))
+    read = read_text(file, Format("csv", fields, options.check_options("csv", given)))
     return [tuple(map(str, row.values()))[1:] for row in read.to_pylist()]
 
 
@@ -156,7 +157,7 @@ def test_a_refused_cell_names_all_ways_on_and_only_those_that_are_there(tmp_path
     times = Times("at", datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), DAY, DAY.replace(day=2))
     (tmp_path / "a.csv").write_text("yesterday,a,1\n")
     with pytest.raises(BadRecord, match=r"field 'at': .*; or mend the file") as refused:
-        read_file(tmp_path / "a.csv", Format("csv", FIELDS, options.check_options("csv", {}), times))
+        read_text(tmp_path / "a.csv", Format("csv", FIELDS, options.check_options("csv", {}), times))
     assert "quarantine" not in str(refused.value)
 
 
@@ -166,14 +167,14 @@ def test_only_the_wanted_records_are_looked_at_whole(tmp_path: Path) -> None:
     times = Times("at", datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), DAY, DAY.replace(day=2))
     format_ = Format("csv", FIELDS, options.check_options("csv", {}), times)
     with pytest.raises(BadRecord, match="line 5, field 'price': 'z' is no decimal"):
-        read_file(file, format_)
+        read_text(file, format_)
     file.write_text(file.read_text().replace("z", "4"))
-    assert read_file(file, format_).column("name").to_pylist() == ["a", "c", "e"]
+    assert read_text(file, format_).column("name").to_pylist() == ["a", "c", "e"]
     file.write_text(f"{AT},a,1\n1969-12-31T23:59:59Z,b,1\n")
     with pytest.raises(
         BadRecord, match=r"line 2, field 'at': .* is not between 1971-01-01 and 2100-01-01; .*plausible="
     ):
-        read_file(file, format_)
+        read_text(file, format_)
 
 
 @pytest.mark.parametrize("multiline", [False, True])
@@ -188,7 +189,7 @@ def test_where_blocks_and_ranges_end_makes_no_difference(
     file.write_bytes("\r\n".join(lines).encode())
     format_ = Format("csv", FIELDS, options.check_options("csv", HEADER | {"multiline": multiline}))
     names = [f'ü{end}"{n}, ' for n in range(40)]
-    assert read_file(file, format_).column("name").to_pylist() == names
+    assert read_text(file, format_).column("name").to_pylist() == names
     size = file.stat().st_size
     if not multiline:
         cuts = [0, 1, 20, 300, 301, 302, size - 1, size]
@@ -198,7 +199,7 @@ def test_where_blocks_and_ranges_end_makes_no_difference(
     file.write_bytes(file.read_bytes().replace(b"39.5", b"39,5"))
     line = 80 if multiline else 41
     with pytest.raises(BadRecord, match=f"line {line}: 4 cells instead of 3"):
-        read_file(file, format_)
+        read_text(file, format_)
     if not multiline:
         with pytest.raises(BadRecord, match="line 41: 4 cells"):
             list(format_.read(Range(file, 1000, size, size)))
@@ -210,12 +211,12 @@ def test_compressed_files_and_a_line_of_ten_megabytes(tmp_path: Path) -> None:
     file.write_bytes(gzip.compress(f"at,name,price\n{AT},{long},1\n{AT},b,x\n".encode(), 1))
     format_ = Format("csv", FIELDS, options.check_options("csv", HEADER))
     with pytest.raises(BadRecord, match="line 3, field 'price': 'x' is no decimal"):
-        read_file(file, format_)
+        read_text(file, format_)
     file.write_bytes(gzip.compress(f"at,name,price\n{AT},{long},1\n".encode(), 1))
-    assert len(read_file(file, format_).column("name")[0].as_py()) == 10_000_000
+    assert len(read_text(file, format_).column("name")[0].as_py()) == 10_000_000
     file.write_bytes(gzip.compress(f"at,name,price\n{AT},a,{long}\n".encode(), 1))
     with pytest.raises(BadRecord, match=r"line 2, field 'price': 'x{60}'\.\.\. is no decimal") as refused:
-        read_file(file, format_)
+        read_text(file, format_)
     assert len(str(refused.value)) < 1000
 
 
@@ -241,10 +242,10 @@ def test_a_record_within_quotes_takes_a_few_times_its_size(
     tracemalloc.start()
     try:
         if closed:
-            assert len(read_file(file, format_)) == 1
+            assert len(read_text(file, format_)) == 1
         else:
             with pytest.raises(BadRecord, match=r"a.csv, line 1: a quote is not closed within|the line at byte 0 has"):
-                read_file(file, format_)
+                read_text(file, format_)
         assert tracemalloc.get_traced_memory()[1] < 80_000_000
     finally:
         tracemalloc.stop()

@@ -52,24 +52,13 @@ def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Se
     return ours if native is None else native.union(ours)
 
 
-def read_file(path: Path, fields: Sequence[Field], folder: Path | None = None) -> pa.Table:
-    """One file, without Spark: checked and read as `read` does."""
-    import pyarrow as pa
-
-    folder = folder or path.parent
-    name = str(path.relative_to(folder))
-    check(folder, name, fields)
-    schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
-    return pa.Table.from_batches(list(_batches(folder, name, fields)), schema)
-
-
 def check_texts(folder: Path, name: str, fields: Sequence[Field], time: str, within: tuple[date, date]) -> None:
     """Refuse a file that has a text which is no UTF-8 in a record of a time from the one to before the other of `within`.
 
     BadRecord names column and row. Spark and Arrow read such bytes as they are.
     """
     first = 1
-    for batch in _batches(folder, name, fields):
+    for batch in read_batches(folder, name, fields):
         for field in fields:
             if field.type == "string" and (row := _no_text(batch, field.name, time, within)) is not None:
                 raise BadRecord(
@@ -111,10 +100,10 @@ def _check_opened(records: DataFrame, folder: Path, names: Sequence[str]) -> Non
 def _read(folder: str, fields: Sequence[Field], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for name in batch.column(0).to_pylist():
-            yield from _batches(Path(folder), name, fields)
+            yield from read_batches(Path(folder), name, fields)
 
 
-def _batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+def read_batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     """The records of a file, cast without loss; BadRecord names the column that cannot be."""
     import pyarrow as pa
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txbatch.arrow import arrow_type
 from txbatch.core.errors import ABORT, BadRecord
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
@@ -120,13 +119,6 @@ def scan(spark: SparkSession, files: Mapping[Path, int], format_: Format) -> Dat
     tasks = tasks_of(files, spark.sparkContext.defaultParallelism, whole=bool(format_.options.get("multiline")))
     schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in format_.fields)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_read, tasks, format_), schema)
-
-
-def read_file(path: Path, format_: Format) -> pa.Table:
-    """The records of one file, without Spark."""
-    schema = pa.schema([(field.name, arrow_type(field.type)) for field in format_.fields])
-    size = path.stat().st_size
-    return pa.Table.from_batches(format_.read(Range(path, 0, None, size)), schema)
 
 
 def tasks_of(files: Mapping[Path, int], cores: int, *, whole: bool = False) -> list[list[Range]]:

@@ -264,13 +264,6 @@ class Tables:
         had = topology.was is not None and not own and bool(self.batches_of(topology.was))
         return topology.was if had and topology.was else topology.name
 
-    def rebuilding(self, topology: str) -> Counting | None:
-        """The rebuild of a topology that runs; None when none does."""
-        running = (
-            each for each in self.rebuilds.values() if each.rebuild.topology == topology and each.swapped is None
-        )
-        return next(running, None)
-
     def _counted(self, batch: Batch) -> Collection[str]:
         """The states that a committed batch counted, or that were counted of it in the newest rebuild that has swapped."""
         for each in reversed(self.rebuilds.values()):

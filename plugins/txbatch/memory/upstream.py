@@ -203,12 +203,6 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
     )
 
 
-def replaced_generations(tables: Tables, topology: str) -> list[int]:
-    """Return the rebuilds whose replaced generation is there, by their numbers."""
-    of = ((number, each) for number, each in tables.rebuilds.items() if each.rebuild.topology == topology)
-    return [number for number, each in of if each.swapped is not None and not each.dropped]
-
-
 def _left(stored: StoredState) -> tuple[str, int] | None:
     return None if stored.left is None else (stored.left.kept.by, stored.left.before)
 
@@ -226,18 +220,6 @@ def readers(tables: Tables) -> list[UpstreamReader]:
             opened = frozenset(range_["start"] for range_ in _open_ranges(tables, topology, stream))
             found.append(UpstreamReader(topology, state, owner, needs, identity.get("emit") == FINAL, opened))
     return found
-
-
-def looked_up(tables: Tables) -> list[UpstreamReader]:
-    """Return which states open batches look up in, with the cuts that they need."""
-    return [
-        UpstreamReader(
-            batch.topology, state, tables.states[state].topology, frozenset([cut["txid"]]), opened=frozenset([0])
-        )
-        for batch in tables.batches.values()
-        for state, cut in (() if batch.status.final else batch.plan.as_of.items())
-        if state in tables.states
-    ]
 
 
 def _needs(tables: Tables, topology: str, stream: str) -> Iterator[int]:

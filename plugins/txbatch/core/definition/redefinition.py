@@ -264,13 +264,6 @@ def after_step(stored: Metadata, step: ValueStep, aggregates: Mapping[str, str])
     return changed | {"aggregates": known} if "aggregates" in stored else changed
 
 
-def sources(stored: Metadata, steps: Sequence[Step]) -> dict[str, str]:
-    """Return of each column that was there before some steps, by its name after them, what it was called."""
-    gone = {column for step in steps if isinstance(step, DropValue) for column in step.columns}
-    renamed = dict(pair for step in steps if isinstance(step, RenameValue) for pair in step.columns)
-    return {renamed.get(name, name): name for name, *_ in stored["values"] if name not in gone}
-
-
 def _own(aggregate: PersistentAggregate) -> dict[str, list[ValueColumn]]:
     return {name: [each for each in aggregate.columns if each.value == name] for name in aggregate.aggregates}
 
