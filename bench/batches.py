@@ -147,7 +147,7 @@ def emitted(
         streams={"keys": {"": ReadPartition(rows, "0")}},
         states={"counts": parquet.describe(folder, 0, defined.aggregates[0])},
     )
-    return ledger.record_manifest(assignment, manifest), folder
+    return ledger.record_manifests([(assignment, manifest)])[0], folder
 
 
 def write(folder: AttemptFolder, partials: pa.Table) -> int:

@@ -70,7 +70,7 @@ def one_batch(ledger: PostgresLedger, topology: Topology, run: Run) -> dict[str,
     batch = timed("initialize", coordinator.initialize_transaction, ledger, topology, run)
     assert isinstance(batch, Batch)
     assignment = timed("fence", ledger.start_attempt, batch, run, CODE)
-    emitted = ledger.record_manifest(assignment, manifest_of(assignment))
+    emitted = ledger.record_manifests([(assignment, manifest_of(assignment))])[0]
     assert timed("commit", ledger.commit, topology, emitted, {"ticks": []}).applied
     assert ledger.success(topology.name, batch.txid)
     return spent

@@ -36,7 +36,9 @@ class Bench:
     def emitted(self, partials: Any, name: str = "run", **changes: Any) -> Batch:
         batch = self.planned(name)
         assignment = self.ledger.start_attempt(batch, run(name), code())
-        return self.ledger.record_manifest(assignment, manifest_of(self.topology, assignment, partials, **changes))
+        return self.ledger.record_manifests(
+            [(assignment, manifest_of(self.topology, assignment, partials, **changes))]
+        )[0]
 
     def commit(self, batch: Batch, partials: Any) -> bool:
         arrow = {each.state.name: [record_batch(each, partials[each.state.name])] for each in self.topology.aggregates}

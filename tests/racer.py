@@ -61,7 +61,7 @@ class Racer:
         assignment, _ = self.bench.ledger.newest_attempt(self.batch())
         failpoints.hit("emit.manifest_written")
         manifest = manifest_of(self.topology, assignment, words(dog=1))
-        return str(self.bench.ledger.record_manifest(assignment, manifest).status)
+        return str(self.bench.ledger.record_manifests([(assignment, manifest)])[0].status)
 
     def commit(self) -> Any:
         """Of the attempt that is the newest before it is held."""

@@ -97,7 +97,7 @@ def _emitted(ledger: MemoryLedger, topology: Topology, batch: Batch, found: Cour
         (start,) = window("at", "1 hour").starts(at)
         late = start is not None and late_before is not None and micros_of(start) < late_before
         (found.late if late else found.in_time).append((planned_at, _hours(at)))
-    return ledger.record_manifest(assignment, manifest), partials
+    return ledger.record_manifests([(assignment, manifest)])[0], partials
 
 
 def draw(found: Course, target: Path) -> None:

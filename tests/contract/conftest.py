@@ -165,7 +165,7 @@ class Backing:
     ) -> tuple[Assignment, Manifest]:
         assignment = self.attempt(batch, name)
         manifest = manifest_of(topology, assignment, partials, **changes)
-        self.ledger.record_manifest(assignment, manifest)
+        self.ledger.record_manifests([(assignment, manifest)])
         return assignment, manifest
 
     def commit(self, topology: Topology, batch: Batch, partials: Partials) -> Committed:

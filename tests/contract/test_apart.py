@@ -291,7 +291,7 @@ def test_a_dead_runs_half_committed_interval_is_in_nobodys_way(
     assert isinstance(dead, Batch)
     own = initialize_transaction(backing.ledger, topology, of_day(2)) if waits else None
     assignment = backing.ledger.start_attempt(dead, of_day(1), "code")
-    backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+    backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, words(dog=1)))])
     crashing("commit.apart_committed", lambda: backing.commit(topology, dead, words(dog=1)))
     backing.end_leases()
     if isinstance(own, Batch):

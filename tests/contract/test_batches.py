@@ -165,13 +165,13 @@ def test_a_stale_attempt_may_neither_report_nor_renew_nor_commit(backing: Any) -
     zombie = backing.attempt(batch)
     live = backing.attempt(batch)
     with pytest.raises(StaleAttempt, match=r"attempt 1:1 is not the newest .*1:2.*nothing was changed"):
-        backing.ledger.record_manifest(zombie, manifest_of(topology, zombie, words(dog=99)))
+        backing.ledger.record_manifests([(zombie, manifest_of(topology, zombie, words(dog=99)))])
     assert not backing.ledger.renew_lease(zombie)
     assert not backing.ledger.renew_lease(replace(live, token="of a database that was lost"))
     assert backing.ledger.renew_lease(live)
     with pytest.raises(TerminalError, match="attempt 1:2 has no manifest yet"):
         backing.commit(topology, batch, words(dog=99))
-    backing.ledger.record_manifest(live, manifest_of(topology, live, words(dog=1)))
+    backing.ledger.record_manifests([(live, manifest_of(topology, live, words(dog=1)))])
     backing.commit(topology, batch, words(dog=1))
     assert backing.state("word_count") == {("dog",): (1, 1)}
 
@@ -197,7 +197,7 @@ def test_an_attempt_of_a_former_database_is_refused(backing: Any) -> None:
     live = backing.attempt(backing.initialize(topology, "run"))
     former = replace(live, token="of another database")
     with pytest.raises(StaleAttempt):
-        backing.ledger.record_manifest(former, manifest_of(topology, former, words(dog=99)))
+        backing.ledger.record_manifests([(former, manifest_of(topology, former, words(dog=99)))])
 
 
 def test_a_newer_attempt_takes_the_manifest_of_the_older_one_away(backing: Any) -> None:
@@ -227,7 +227,7 @@ def test_an_attempt_that_was_called_failed_and_finishes_after_all_is_taken(backi
     assignment = backing.attempt(batch)
     backing.ledger.fail_attempt(assignment, "the connection was cut")
     partials = {"word_count": [(("a",), (10,))]}
-    backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, partials))
+    backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, partials))])
     assert backing.attempts("word_count") == [("1:1", "emitted")]
     assert backing.commit(topology, batch, partials).applied
 
@@ -468,8 +468,8 @@ def test_a_transactional_partition_read_differently_is_refused(backing: Any) -> 
     other = read_all(second)
     other["words"]["b"] = ReadPartition(10, "666")
     with pytest.raises(Incomplete, match=r"partition 'b' was read differently: attempt 1:1 found .*'10'.*'666'"):
-        backing.ledger.record_manifest(second, manifest_of(topology, second, words(dog=1), streams=other))
-    backing.ledger.record_manifest(second, manifest_of(topology, second, words(dog=1)))
+        backing.ledger.record_manifests([(second, manifest_of(topology, second, words(dog=1), streams=other))])
+    backing.ledger.record_manifests([(second, manifest_of(topology, second, words(dog=1)))])
     assert backing.commit(topology, batch, words(dog=1)).applied
     assert first.attempt.attempt_id == 1
 
@@ -501,7 +501,7 @@ def test_a_manifest_must_cover_the_plan_and_no_more(backing: Any, streams: Any, 
     topology = word_count(LogSpout({"a": 10, "b": 10}))
     assignment = backing.attempt(backing.initialize(topology, "run"))
     with pytest.raises(Incomplete, match=says):
-        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, streams=streams))
+        backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, NONE, streams=streams))])
 
 
 def test_partials_that_are_not_the_manifests_are_refused(backing: Any) -> None:
@@ -679,7 +679,7 @@ def test_a_transactional_partition_may_not_be_left_out(backing: Any) -> None:
     assignment = backing.attempt(backing.initialize(topology, "run"))
     hole = {"unreadable": {"words": {"b": "broker down"}}, "streams": {"words": {"a": ReadPartition(10, "1")}}}
     with pytest.raises(Incomplete, match="b of stream 'words' was left out, which only an opaque spout may do"):
-        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, **hole))
+        backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, NONE, **hole))])
 
 
 @pytest.mark.rule("R13")
@@ -688,7 +688,7 @@ def test_an_attempt_that_could_read_nothing_fails(backing: Any) -> None:
     assignment = backing.attempt(backing.initialize(topology, "run"))
     hole = {"unreadable": {"words": {"a": "broker down"}}, "streams": {}}
     with pytest.raises(PartitionUnreadable, match="nothing"):
-        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, **hole))
+        backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, NONE, **hole))])
 
 
 @pytest.mark.rule("R14")
@@ -799,7 +799,7 @@ def test_a_batch_is_found_by_its_interval_and_older_ones_may_come_later(backing:
         txids.append(batch.txid)
         if batch.status is BatchStatus.PLANNED:
             assignment = backing.ledger.start_attempt(batch, of_day(number), "code")
-            backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+            backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, words(dog=1)))])
             assert backing.commit(topology, batch, words(dog=1)).applied
     assert txids == [1, 2, 1, 3]
 
@@ -859,7 +859,7 @@ def test_an_interval_that_another_txid_has_is_not_given_up(backing: Any, status:
         again = initialize_transaction(backing.ledger, topology, of_day(1))
         assert isinstance(again, Batch)
         assignment = backing.ledger.start_attempt(again, of_day(1), "code")
-        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+        backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, words(dog=1)))])
         if status == "committed":
             backing.commit(topology, again, words(dog=1))
     with pytest.raises(IntervalTaken, match=r"the records of txid 1, interval:.* are those of txid 2 by now"):

@@ -44,7 +44,7 @@ class Story:
         }
         holes = {"words": {name: "away" for name in plan if name in self.away}} if self.away & set(plan) else {}
         manifest = manifest_of(self.topology, assignment, partials, streams={"words": read}, unreadable=holes)
-        self.backing.ledger.record_manifest(assignment, manifest)
+        self.backing.ledger.record_manifests([(assignment, manifest)])
         return partials
 
     def commit(self, batch: Batch, partials: dict[str, list[Keyed]]) -> None:

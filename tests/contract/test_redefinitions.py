@@ -95,7 +95,7 @@ def test_a_batch_of_before_that_is_counted_again_leaves_null_what_joined_later(b
     assert isinstance(batch, Batch)
     partials = {name: keyed({"dog": (5, 99)}) for name in ("s", "late")}
     assignment = backing.ledger.start_attempt(batch, again, code())
-    backing.ledger.record_manifest(assignment, manifest_of(now, assignment, partials))
+    backing.ledger.record_manifests([(assignment, manifest_of(now, assignment, partials))])
     assert backing.commit(now, batch, partials).applied
     assert backing.values("s", "count", "most") == {("dog",): (6, 9, 3)}
     assert backing.contributed("s", "count", "most")[("dog",), 1, 3] == (5, None)

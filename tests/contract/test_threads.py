@@ -42,7 +42,7 @@ def test_runs_that_race_for_everything_count_every_record_once(backing: Any) -> 
         partials = {"word_count": [(("all",), (records,))]}
         try:
             assignment = backing.ledger.start_attempt(batch, mine, "code")
-            emitted = backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, partials))
+            emitted = backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, partials))])[0]
             while True:
                 try:
                     backing.ledger.commit(topology, emitted, backing.as_partials(topology, partials))

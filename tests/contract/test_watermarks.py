@@ -74,7 +74,7 @@ class Visits:
         """An attempt, as it is made in memory; returns what is to be committed."""
         assignment = self.backing.attempt(batch, name)
         manifest, partials = self.told(assignment, minutes)
-        self.ledger.record_manifest(assignment, manifest)
+        self.ledger.record_manifests([(assignment, manifest)])
         return partials
 
     def record(self, minute: int) -> dict[str, Any]:

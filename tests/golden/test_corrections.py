@@ -118,7 +118,7 @@ class Case:
         manifest = manifest_of(
             self.topology, assignment, partials, streams=read, unreadable={"in": away} if away else {}
         )
-        emitted = self.ledger.record_manifest(assignment, manifest)
+        emitted = self.ledger.record_manifests([(assignment, manifest)])[0]
         assert self.ledger.commit(self.topology, emitted, self.place.as_partials(self.topology, partials)).applied
         assert self.ledger.success(self.name, txid)
 

@@ -240,7 +240,7 @@ class MemoryStore(CoreStore):
         assert planned.txid == txid
         assignment = self.ledger.start_attempt(planned, mine, code())
         partials = {name: self.partials(batch)}
-        emitted = self.ledger.record_manifest(assignment, manifest_of(self.topology, assignment, partials))
+        emitted = self.ledger.record_manifests([(assignment, manifest_of(self.topology, assignment, partials))])[0]
         try:
             assert self.ledger.commit(self.topology, emitted, partials).applied
         finally:

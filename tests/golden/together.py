@@ -64,9 +64,6 @@ class Noting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.story.ledger, name)
 
-    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
-        return self.record_manifests([(assignment, manifest)])[0]
-
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
         batches = self.story.ledger.record_manifests(recorded)
         for batch, (assignment, _) in zip(batches, recorded, strict=True):

@@ -385,7 +385,7 @@ class History:
         assignment = self.ledger.start_attempt(work.batch, work.run, code())
         work.live, work.emitted = True, None
         try:
-            emitted = self.ledger.record_manifest(assignment, self.manifest(work, assignment, read))
+            emitted = self.ledger.record_manifests([(assignment, self.manifest(work, assignment, read))])[0]
         except (Incomplete, PartitionUnreadable):
             assert self.must_refuse(work, read), f"txid {work.batch.txid}: what was read was refused"
             return False

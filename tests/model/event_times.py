@@ -261,7 +261,7 @@ class History:
         try:
             assignment = self.ledger.start_attempt(batch, run(batch.lease_run or ""), code())
             manifest, partials = emit_batch(self.topology, assignment)
-            emitted = self.ledger.record_manifest(assignment, manifest)
+            emitted = self.ledger.record_manifests([(assignment, manifest)])[0]
         except PartitionUnreadable:
             return None
         self.read_by[batch.txid] = [time for spout in self.spouts.values() for time in spout.given]
@@ -320,7 +320,7 @@ class History:
         if self.random.random() < 0.5 if dies is None else dies:
             return True
         manifest, partials = emit_batch(self.below, assignment, {"closed": rows})
-        self.ledger.commit(self.below, self.ledger.record_manifest(assignment, manifest), partials)
+        self.ledger.commit(self.below, self.ledger.record_manifests([(assignment, manifest)])[0], partials)
         for start, number, by in rows:
             assert start not in self.handed_on, "a window is handed on twice"
             self.handed_on[start] = (number, by)

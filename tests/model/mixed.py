@@ -195,7 +195,7 @@ class Mixed(Counting):
         exports = {name: files[number] for name, number in streams.items() if number in files}
         tables = {state: files[number] for state, number in states.items()}
         manifest, partials = emitted(topology, assignment, exports, tables)
-        recorded = self.ledger.record_manifest(assignment, manifest)
+        recorded = self.ledger.record_manifests([(assignment, manifest)])[0]
         given = self.place.as_partials(topology, partials)
         if chance < 0.6 and self.dies(topology, recorded, given):
             return None

@@ -214,7 +214,7 @@ class Counting:
         assignment = self.ledger.start_attempt(batch, run(batch.lease_run or ""), code())
         try:
             manifest, partials = emitted(self.up, assignment)
-            recorded = self.ledger.record_manifest(assignment, manifest)
+            recorded = self.ledger.record_manifests([(assignment, manifest)])[0]
         except PartitionUnreadable:
             return None
         return recorded, partials, tuple(self.source.given)

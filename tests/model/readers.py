@@ -136,7 +136,7 @@ class Readers:
         assert isinstance(batch, Batch), batch
         assignment = self.ledger.start_attempt(batch, run(batch.lease_run or ""), code())
         manifest, partials = emit_batch(self.up, assignment)
-        self.ledger.commit(self.up, self.ledger.record_manifest(assignment, manifest), partials)
+        self.ledger.commit(self.up, self.ledger.record_manifests([(assignment, manifest)])[0], partials)
 
     def restate(self) -> None:
         if known := [each.position for each in self.committed("up")]:
@@ -236,7 +236,7 @@ class Readers:
             if self.random.random() < 0.6 if dies is None else dies:
                 continue
             manifest, partials = emit_batch(topology, assignment, {"in": rows})
-            self.ledger.commit(topology, self.ledger.record_manifest(assignment, manifest), partials)
+            self.ledger.commit(topology, self.ledger.record_manifests([(assignment, manifest)])[0], partials)
             some = True
             if batch.restate is None:
                 (self.adds if topology.name == "sums" else self.keeps)(rows)

@@ -195,7 +195,7 @@ class Story:
             self.ledger.fail_attempt(work.assignment, "away")  # R12: no hole, the same again later
             raise PartitionUnreadable("away")
         read = records_of(plan, away)
-        batch = self.ledger.record_manifest(work.assignment, self.manifest(work.assignment, away))
+        batch = self.ledger.record_manifests([(work.assignment, self.manifest(work.assignment, away))])[0]
         self._only_the_newest(txid, number, "its manifest was taken")
         works = list(self.works[txid])
         works[number] = replace(work, batch=batch, read=read)

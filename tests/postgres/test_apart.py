@@ -132,7 +132,7 @@ def wait_for_lock(bench: Apart) -> None:
 def again(bench: Apart, batch: Batch, partials: Any) -> Batch:
     """A newer attempt, ready to commit."""
     assignment = bench.ledger.start_attempt(batch, run("run"), code())
-    return bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, partials))
+    return bench.ledger.record_manifests([(assignment, manifest_of(bench.topology, assignment, partials))])[0]
 
 
 # ---- zombies

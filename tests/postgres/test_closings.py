@@ -45,7 +45,9 @@ def emitted(bench: Bench, name: str, at: datetime, partials: Any) -> tuple[Batch
     honest = manifest_of(bench.topology, assignment, partials)
     read = {part: replace(of, latest=micros_of(at)) for part, of in honest.streams["in"].items()}
     states = {state: replace(honest.states[state], late=0)}
-    return bench.ledger.record_manifest(assignment, replace(honest, streams={"in": read}, states=states)), partials
+    return bench.ledger.record_manifests([(assignment, replace(honest, streams={"in": read}, states=states))])[
+        0
+    ], partials
 
 
 def planned_while_it_commits(
@@ -127,7 +129,7 @@ def test_reports_and_the_status_say_which_batch_had_records_ahead_of_it(
     assignment, manifest = bench.ledger.newest_attempt(batch)
     assert manifest is not None
     read = {part: replace(of, ahead=2) for part, of in manifest.streams["in"].items()}
-    batch = bench.ledger.record_manifest(assignment, replace(manifest, streams={"in": read}))
+    batch = bench.ledger.record_manifests([(assignment, replace(manifest, streams={"in": read}))])[0]
     assert bench.commit(batch, partials)
     assert bench.rows("SELECT ahead, ahead_to FROM report.batches ORDER BY txid") == [(None, None), (2, future)]
     (row,) = LedgerReader(engine).status()

@@ -188,7 +188,7 @@ def test_several_states_commit_together_or_not_at_all(engine: Engine) -> None:
     assert states() == before[1]
     assignment = bench.ledger.start_attempt(batch, run("2"), "code")
     good = partials(9)
-    retried = bench.ledger.record_manifest(assignment, manifest_of(topology, assignment, good))
+    retried = bench.ledger.record_manifests([(assignment, manifest_of(topology, assignment, good))])[0]
     assert bench.commit(retried, good)
     assert bench.rows("SELECT n FROM report.total") == [(2**63 - 1,)]
     for name in names[:3]:
@@ -452,7 +452,7 @@ def test_a_file_that_is_not_the_manifests_is_refused(bench: Bench, tmp_path: Any
 def test_two_attempts_of_one_batch_and_only_the_newest_files_count(bench: Bench) -> None:
     batch = bench.emitted(words(dog=99))
     assignment = bench.ledger.start_attempt(batch, run("run"), "code")
-    emitted = bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, words(dog=1)))
+    emitted = bench.ledger.record_manifests([(assignment, manifest_of(bench.topology, assignment, words(dog=1)))])[0]
     with pytest.raises(StaleAttempt, match="1:1 is not the newest"):
         bench.commit(batch, words(dog=99))
     with pytest.raises(Incomplete, match="'99'"):

@@ -163,7 +163,7 @@ def test_whoever_comes_during_a_commit_finds_it_committed(
     call = {
         "attempt": lambda: bench.ledger.start_attempt(batch, run("run"), code()),
         "abort": lambda: bench.ledger.abort("word_count", 1, "why"),
-        "manifest": lambda: bench.ledger.record_manifest(assignment, manifest),
+        "manifest": lambda: bench.ledger.record_manifests([(assignment, manifest)])[0],
         "adopt": lambda: bench.ledger.adopt(batch, run("heir")),
     }[other]
     bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
@@ -207,7 +207,7 @@ def test_two_start_an_attempt_at_once(bench: Bench) -> None:
     assert sorted([one.attempt.attempt_id, other.attempt.attempt_id]) == [1, 2]
     zombie = min(one, other, key=lambda assignment: assignment.attempt)
     with pytest.raises(StaleAttempt):
-        bench.ledger.record_manifest(zombie, manifest_of(bench.topology, zombie, words(dog=1)))
+        bench.ledger.record_manifests([(zombie, manifest_of(bench.topology, zombie, words(dog=1)))])
 
 
 @pytest.mark.rule("R6")
@@ -517,7 +517,9 @@ def test_what_an_empty_batch_costs(bench: Bench, capsys: pytest.CaptureFixture[s
         marks.append(time.perf_counter())
         assignment = bench.ledger.start_attempt(batch, run(str(number)), code())
         marks.append(time.perf_counter())
-        emitted = bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, {"word_count": []}))
+        emitted = bench.ledger.record_manifests(
+            [(assignment, manifest_of(bench.topology, assignment, {"word_count": []}))]
+        )[0]
         marks.append(time.perf_counter())
         empty = record_batch(bench.topology.aggregates[0], [])
         assert bench.ledger.commit(bench.topology, emitted, {"word_count": [empty]}).applied

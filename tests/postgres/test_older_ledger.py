@@ -106,7 +106,7 @@ def plan(bench: Bench, of: Run) -> Batch:
 
 def emit(bench: Bench, batch: Batch, of: Run) -> None:
     assignment = bench.ledger.start_attempt(batch, of, code())
-    bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, partials(bench)))
+    bench.ledger.record_manifests([(assignment, manifest_of(bench.topology, assignment, partials(bench)))])
 
 
 def commit(bench: Bench, batch: Batch) -> None:

@@ -89,7 +89,9 @@ def test_what_it_was_is_told_with_its_job(bench: Bench, engine: Engine) -> None:
     batch = coordinator.initialize_transaction(bench.ledger, bench.topology, of)
     assert isinstance(batch, Batch)
     assignment = bench.ledger.start_attempt(batch, of, code())
-    assert bench.commit(bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, again)), again)
+    assert bench.commit(
+        bench.ledger.record_manifests([(assignment, manifest_of(bench.topology, assignment, again))])[0], again
+    )
     reader = PastReader(engine, jobs=lambda topology: bench.topology)
     was = [("cat", 0, ["cat"], 2, 1), ("dog", 6, ["dog"], 4, 1)]
     then = [was[0], ("dog", 8, ["dog"], Decimal("5.666667"), 2), ("emu", None, ["emu"], None, 2)]

@@ -184,7 +184,7 @@ def restated(bench: Bench, name: str) -> Batch:
     batch = coordinator.initialize_transaction(bench.ledger, bench.topology, asked)
     assert isinstance(batch, Batch)
     assignment = bench.ledger.start_attempt(batch, asked, code())
-    return bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, words(dog=1)))
+    return bench.ledger.record_manifests([(assignment, manifest_of(bench.topology, assignment, words(dog=1)))])[0]
 
 
 def versions(bench: Bench) -> list[tuple[Any, ...]]:

@@ -155,7 +155,7 @@ def test_the_records_that_filters_kept(engine: Engine) -> None:
     assignment = bench.ledger.start_attempt(batch, run("1"), "code")
     manifest = manifest_of(bench.topology, assignment, partials)
     states = {name: replace(state, kept=7) for name, state in manifest.states.items()}
-    bench.commit(bench.ledger.record_manifest(assignment, replace(manifest, states=states)), partials)
+    bench.commit(bench.ledger.record_manifests([(assignment, replace(manifest, states=states))])[0], partials)
     bench.whole(partials, "2")
     assert bench.rows("SELECT txid, records, kept FROM report.batches ORDER BY 1") == [
         (1, 10, {"word_count": 7}),

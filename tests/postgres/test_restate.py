@@ -65,7 +65,7 @@ def commits(ledger: Ledger, topology: Topology, txid: int, again: int | None, pa
     batch = coordinator.initialize_transaction(ledger, topology, of)
     assert isinstance(batch, Batch)
     assignment = ledger.start_attempt(batch, of, code())
-    emitted = ledger.record_manifest(assignment, manifest_of(topology, assignment, {"agree": partials}))
+    emitted = ledger.record_manifests([(assignment, manifest_of(topology, assignment, {"agree": partials}))])[0]
     assert ledger.commit(topology, emitted, {"agree": staged}).applied
 
 
@@ -113,7 +113,7 @@ def restated(bench: Bench, position: int, partials: Any, **changes: Any) -> Batc
     batch = coordinator.initialize_transaction(bench.ledger, bench.topology, asked)
     assert isinstance(batch, Batch)
     assignment = bench.ledger.start_attempt(batch, asked, code())
-    bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, partials, **changes))
+    bench.ledger.record_manifests([(assignment, manifest_of(bench.topology, assignment, partials, **changes))])
     assert bench.commit(bench.ledger.batch(batch.topology, batch.txid), partials)
     return batch
 
@@ -206,7 +206,7 @@ def test_a_day_that_was_counted_again_is_compared_with_the_files_of_its_version(
         batch = coordinator.initialize_transaction(bench.ledger, topology, of)
         assert isinstance(batch, Batch)
         assignment = bench.ledger.start_attempt(batch, of, code())
-        bench.ledger.record_manifest(assignment, manifest_of(topology, assignment, {"word_count": []}))
+        bench.ledger.record_manifests([(assignment, manifest_of(topology, assignment, {"word_count": []}))])
         assert bench.commit(bench.ledger.batch("word_count", batch.txid), {"word_count": []})
     file.write_text("at,n\n2013-01-01T05:00:00Z,1\n2013-01-01T06:00:00Z,1\n")
     again = restated(bench, 1, {"word_count": []})

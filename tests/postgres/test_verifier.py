@@ -161,7 +161,7 @@ def test_a_restate_of_keys_that_a_later_position_removes_is_nothing_changed_by_h
     batch = coordinator.initialize_transaction(bench.ledger, topology, again)
     assert isinstance(batch, Batch)
     assignment = bench.ledger.start_attempt(batch, again, code())
-    emitted = bench.ledger.record_manifest(assignment, manifest_of(topology, assignment, partials))
+    emitted = bench.ledger.record_manifests([(assignment, manifest_of(topology, assignment, partials))])[0]
     assert bench.commit(emitted, partials)
     assert bench.rows("SELECT * FROM report.s") == []
     assert PostgresBooks(engine).audit(topology) == Audit()

@@ -123,7 +123,7 @@ def test_the_report_of_batches_has_the_least_watermark_and_what_was_late(engine:
         for name, parts in honest.streams.items()
     }
     states = {"hours": replace(honest.states["hours"], kept=7, late=2)}
-    emitted = bench.ledger.record_manifest(assignment, replace(honest, streams=read, states=states))
+    emitted = bench.ledger.record_manifests([(assignment, replace(honest, streams=read, states=states))])[0]
     assert bench.commit(emitted, partials)
     shown = bench.rows("SELECT late, watermark FROM report.batches")
     assert shown == [({"hours": 2}, at - timedelta(hours=3, minutes=1))]

@@ -234,7 +234,7 @@ class History:
             for call in self.random.sample(
                 [
                     lambda: ledger.renew_lease(zombie.assignment),
-                    lambda: ledger.record_manifest(zombie.assignment, zombie.manifest),
+                    lambda: ledger.record_manifests([(zombie.assignment, zombie.manifest)])[0],
                     lambda: ledger.commit(
                         self.topology,
                         zombie.batch,

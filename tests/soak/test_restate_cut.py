@@ -46,7 +46,7 @@ def counts(ledger: Ledger, topology: Topology, of: Run, **values: int) -> Batch:
         partials: list[Keyed] = [((word,), (value,)) for word, value in values.items()]
         assignment = ledger.start_attempt(batch, of, code())
         manifest = manifest_of(topology, assignment, {topology.name: partials})
-        emitted = ledger.record_manifest(assignment, manifest)
+        emitted = ledger.record_manifests([(assignment, manifest)])[0]
         ledger.commit(topology, emitted, {topology.name: [record_batch(aggregate, partials)]}, of)
     ledger.success(topology.name, batch.txid)
     return ledger.batch(topology.name, batch.txid)

@@ -48,7 +48,7 @@ def ledger_of(topology: Topology, **options: Any) -> MemoryLedger:
 
 def commit(ledger: MemoryLedger, topology: Topology, batch: Any, name: str) -> None:
     assignment = ledger.start_attempt(batch, run(name), "code")
-    emitted = ledger.record_manifest(assignment, manifest_of(topology, assignment, {"word_count": []}))
+    emitted = ledger.record_manifests([(assignment, manifest_of(topology, assignment, {"word_count": []}))])[0]
     ledger.commit(topology, emitted, {"word_count": []})
 
 

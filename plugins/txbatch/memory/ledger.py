@@ -238,10 +238,6 @@ class MemoryLedger:
             if tables.attempts[at].status == "emitting":
                 tables.attempts[at] = replace(tables.attempts[at], status="failed", error=one_line(error))
 
-    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
-        """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
-        return self.record_manifests([(assignment, manifest)])[0]
-
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
         """Take the work of several attempts: all of it, or nothing and raise as of the first refused."""
         with self.transaction() as tables:

@@ -226,12 +226,11 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             connection.execute(query("fail_attempt"), {**_ids(assignment), "error": one_line(error)})
 
-    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
-        """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
-        return self.record_manifests([(assignment, manifest)])[0]
-
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Take the work of several attempts, by ascending txids: all of it, or nothing and raise as of the first refused."""
+        """Take the work of attempts, by ascending txids: all of it, or nothing and raise as of the first refused.
+
+        Raises StaleAttempt (R5), Incomplete (R7).
+        """
         with transaction(self.engine) as connection:
             return [self._recorded(connection, assignment, manifest) for assignment, manifest in recorded]
 

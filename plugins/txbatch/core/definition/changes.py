@@ -313,14 +313,12 @@ def _state_changes(
     aggregate: PersistentAggregate, stored: StateDefinition, now: StateDefinition
 ) -> Iterator[Redefinition]:
     """What is otherwise of a state: what can be done to it as it stands, and whatever still differs then."""
-    if stored.columns == now.columns and _traits(stored) == _traits(now) and not stored.since:
-        return
     name = aggregate.state.name
     if now.database != stored.database:
         yield NeedsRebuild(
             f"state {name!r} is {_where(now)} now, was {_where(stored)}, where what it has counted stays"
         )
-        stored = replace(stored, database=now.database, contributions=now.contributions)
+        stored = replace(stored, contributions=now.contributions)
     if (prunes := "prune" in now.columns) != ("prune" in stored.columns):
         yield InPlace(f"rows of state {name!r} {'go' if prunes else 'stay'} now when retention folds them", Prune(name))
     here = now.database is None and stored.database is None
@@ -368,8 +366,8 @@ def _equal(one: Any, other: Any) -> bool:
     return canonical_json(one) == canonical_json(other)
 
 
-def _traits(state: StateDefinition) -> tuple[str, str, str]:
-    return state.kind, _where(state), f"{'with' if state.contributions else 'without'} contributions"
+def _traits(state: StateDefinition) -> tuple[str, str]:
+    return state.kind, f"{'with' if state.contributions else 'without'} contributions"
 
 
 def _where(state: StateDefinition) -> str:

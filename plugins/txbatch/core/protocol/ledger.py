@@ -151,11 +151,8 @@ class Ledger(Protocol):
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""
 
-    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
-        """Take an attempt's work for committing (R7)."""
-
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Take the work of several attempts, by ascending txids: all of it, or nothing and raise as of the first refused."""
+        """Take the work of attempts for committing (R7), by ascending txids: all, or nothing, and raise for the first refused."""
 
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""
