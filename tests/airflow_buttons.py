@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Self
 
@@ -24,6 +25,51 @@ class AirflowButtons(AirflowApi):
 
     def pause(self, dag_id: str) -> Json:
         return self._send("PATCH", f"dags/{part(dag_id)}", {"is_paused": True})
+
+    def trigger(
+        self,
+        dag_id: str,
+        run_id: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        logical_date: datetime | None = None,
+        note: str | None = None,
+        data_interval: tuple[datetime, datetime] | None = None,
+    ) -> str:
+        """Starts a manual run and returns its run_id.
+
+        Without a data interval it has the one of the schedule that was over at its logical date, without that none.
+        """
+        body = {"dag_run_id": run_id, "conf": dict(conf or {}), "logical_date": iso(logical_date), "note": note}
+        if data_interval:
+            body |= {"data_interval_start": iso(data_interval[0]), "data_interval_end": iso(data_interval[1])}
+        return str(self._send("POST", f"dags/{part(dag_id)}/dagRuns", body)["dag_run_id"])
+
+    def dag_runs(self, dag_id: str) -> list[Json]:
+        """All runs, oldest first."""
+        return self._pages(f"dags/{part(dag_id)}/dagRuns", "dag_runs", order_by="id")
+
+    def create_backfill(
+        self,
+        dag_id: str,
+        from_date: datetime,
+        to_date: datetime,
+        *,
+        reprocess: str = "none",
+        run_backwards: bool = False,
+        max_active_runs: int = 10,
+        conf: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """Starts a backfill, both dates included; `reprocess` is none, failed or completed. One per DAG at a time."""
+        body = {
+            "dag_id": dag_id,
+            "from_date": iso(from_date),
+            "to_date": iso(to_date),
+            "reprocess_behavior": reprocess,
+            "run_backwards": run_backwards,
+            "max_active_runs": max_active_runs,
+            "dag_run_conf": dict(conf or {}),
+        }
+        return self._send("POST", "backfills", body)
 
     def unfinished_runs(self) -> list[Json]:
         """Runs of all DAGs that have not ended."""
@@ -92,3 +138,7 @@ class AirflowButtons(AirflowApi):
                 return None
 
         return list(wait(shown, 60, lambda: "asset events cannot be read for 60 s")["events"])
+
+
+def iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None

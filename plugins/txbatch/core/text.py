@@ -80,10 +80,9 @@ def list_numbers(what: str, numbers: Iterable[int]) -> str:
     return f"{what if one else what + 's'} {', '.join([*told, *([f'{more:,} more'] if more else [])])}"
 
 
-def safe_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:
+def safe_lines(value: Any) -> str:
     """The same for a text of several lines: each is shown, and of too many the last ones."""
-    lines = text_of(value).splitlines()
-    return "\n".join(one_line(line, at_most) for line in lines[-lines_max:])
+    return "\n".join(map(one_line, text_of(value).splitlines()[-200:]))
 
 
 def escape(text: str) -> str:

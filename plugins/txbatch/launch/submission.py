@@ -77,22 +77,19 @@ class Submission:
     environment: Mapping[str, str]
 
 
-def submission(
-    job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool, short: bool | None = None
-) -> Submission:
-    """Return what spark-submit is given for one emit attempt. `local`: Spark runs inside this machine alone.
-
-    `short`: what is emitted first is too small to be worth an optimising compiler; None: if the attempt is.
-    """
-    short = is_short(job, assignment.plan) if short is None else short
+def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool) -> Submission:
+    """Return what spark-submit is given for one emit attempt. `local`: Spark runs inside this machine alone."""
     name = f"txbatch {assignment.topology} {assignment.attempt}"
-    return application(job, name, [attempt_folder], home, local=local, short=short)
+    return application(job, name, [attempt_folder], home, local=local, short=is_short(job, assignment.plan))
 
 
 def application(
     job: Job, name: str, attempt_folders: Sequence[str], home: Path, *, local: bool, short: bool
 ) -> Submission:
-    """Return the same for an application of this name that emits several attempts first, or none before it is told which."""
+    """Return the same for an application of this name that emits several attempts first, or none before it is told which.
+
+    `short`: what is emitted first is too small to be worth an optimising compiler.
+    """
     java_home = java.java_home(home)
     conf = {
         "spark.sql.session.timeZone": "UTC",

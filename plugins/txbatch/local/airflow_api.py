@@ -68,30 +68,13 @@ class AirflowApi:
     def unpause(self, dag_id: str) -> Json:
         return self._send("PATCH", f"dags/{part(dag_id)}", {"is_paused": False})
 
-    def trigger(
-        self,
-        dag_id: str,
-        run_id: str | None = None,
-        conf: Mapping[str, Any] | None = None,
-        logical_date: datetime | None = None,
-        note: str | None = None,
-        data_interval: tuple[datetime, datetime] | None = None,
-    ) -> str:
-        """Starts a manual run and returns its run_id.
-
-        Without a data interval it has the one of the schedule that was over at its logical date, without that none.
-        """
-        body = {"dag_run_id": run_id, "conf": dict(conf or {}), "logical_date": iso(logical_date), "note": note}
-        if data_interval:
-            body |= {"data_interval_start": iso(data_interval[0]), "data_interval_end": iso(data_interval[1])}
+    def trigger(self, dag_id: str, run_id: str | None = None, conf: Mapping[str, Any] | None = None) -> str:
+        """Starts a manual run without a logical date and returns its run_id."""
+        body = {"dag_run_id": run_id, "conf": dict(conf or {}), "logical_date": None}
         return str(self._send("POST", f"dags/{part(dag_id)}/dagRuns", body)["dag_run_id"])
 
     def dag_run(self, dag_id: str, run_id: str) -> Json:
         return self._get(run_path(dag_id, run_id))
-
-    def dag_runs(self, dag_id: str) -> list[Json]:
-        """All runs, oldest first."""
-        return self._pages(f"dags/{part(dag_id)}/dagRuns", "dag_runs", order_by="id")
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 300) -> Json:
         """Waits until the run has succeeded or failed, which `["state"]` of the result says."""
@@ -114,29 +97,6 @@ class AirflowApi:
         """The messages of a try's log, one per line; a failure's with its exceptions, without tracebacks."""
         path = f"{run_path(dag_id, run_id)}/taskInstances/{part(task_id)}/logs/{try_number}"
         return "\n".join(_log_line(entry) for entry in self._get(path, full_content="true")["content"])
-
-    def create_backfill(
-        self,
-        dag_id: str,
-        from_date: datetime,
-        to_date: datetime,
-        *,
-        reprocess: str = "none",
-        run_backwards: bool = False,
-        max_active_runs: int = 10,
-        conf: Mapping[str, Any] | None = None,
-    ) -> Json:
-        """Starts a backfill, both dates included; `reprocess` is none, failed or completed. One per DAG at a time."""
-        body = {
-            "dag_id": dag_id,
-            "from_date": iso(from_date),
-            "to_date": iso(to_date),
-            "reprocess_behavior": reprocess,
-            "run_backwards": run_backwards,
-            "max_active_runs": max_active_runs,
-            "dag_run_conf": dict(conf or {}),
-        }
-        return self._send("POST", "backfills", body)
 
     def _states(self, dag_id: str, run_id: str) -> str:
         return ", ".join(f"{task['task_id']} {task['state']}" for task in self.task_instances(dag_id, run_id))
@@ -218,7 +178,3 @@ def run_path(dag_id: str, run_id: str) -> str:
 
 def part(name: str) -> str:
     return quote(name, safe="")
-
-
-def iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None

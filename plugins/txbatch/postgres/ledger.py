@@ -85,13 +85,10 @@ class PostgresLedger:
                 new = state_tables.ensure(connection, topology.name, aggregate, txids)
                 if aggregate.state.database is not None:
                     self.warehouses.ensure(connection, topology.name, aggregate, new=new)
-            self._clear(connection, topology.name)
-
-    def _clear(self, connection: Connection, topology: str) -> None:
-        try:
-            self.warehouses.clear(connection, topology)
-        except Unavailable as error:  # what counts for nothing keeps no run up
-            log.warning("%s", one_line(error))
+            try:
+                self.warehouses.clear(connection, topology.name)
+            except Unavailable as error:  # what counts for nothing keeps no run up
+                log.warning("%s", one_line(error))
 
     def check_definition(self, topology: Topology, job: str) -> None:
         """SchemaMismatch when `register` would refuse it for what the ledger knows. Changes nothing, takes no lock."""

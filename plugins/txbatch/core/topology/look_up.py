@@ -52,11 +52,7 @@ class LiveState:
 
     def field(self, name: str) -> Field:
         """Return the field of this name; DefinitionError names those that are declared."""
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        known = ", ".join(field.name for field in self.fields)
-        raise DefinitionError(f"{self} has no field {name!r}; it has {known}")
+        return _field(self, name)
 
 
 class Versioned(ABC):
@@ -102,11 +98,14 @@ class StaticState:
 
     def field(self, name: str) -> Field:
         """Return the field of this name; DefinitionError names those that exist."""
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        known = ", ".join(field.name for field in self.fields)
-        raise DefinitionError(f"{self} has no field {name!r}; it has {known}")
+        return _field(self, name)
+
+
+def _field(of: LiveState | StaticState, name: str) -> Field:
+    for candidate in of.fields:
+        if candidate.name == name:
+            return candidate
+    raise DefinitionError(f"{of} has no field {name!r}; it has {', '.join(field.name for field in of.fields)}")
 
 
 def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]:

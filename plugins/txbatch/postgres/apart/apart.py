@@ -205,11 +205,12 @@ def owners(connection: Connection, topology: str) -> list[RowMapping]:
     return list(connection.execute(query("apart_owners"), {"topology": topology}).mappings())
 
 
-def drop(connection: Connection, topology: str, ledger: str) -> list[str]:
-    """Drop the states apart that a topology of this ledger has here; returns their names."""
+def drop(connection: Connection, topology: str, ledger: str, only: str | None = None) -> list[str]:
+    """Drop the states apart that a topology of this ledger has here, or `only` one; returns their names."""
     if not connection.execute(query("has_apart")).scalar_one():
         return []
-    names = list(connection.execute(query("apart_of"), {"topology": topology, "ledger": ledger}).scalars())
+    found = connection.execute(query("apart_of"), {"topology": topology, "ledger": ledger}).scalars()
+    names = [name for name in found if only in (None, name)]
     for name in names:
         drop_state(connection, name)
     return names
@@ -221,11 +222,3 @@ def drop_state(connection: Connection, name: str) -> None:
     execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
     execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
     connection.execute(query("forget_apart"), {"state": name})
-
-
-def drop_copy(connection: Connection, state: str, ledger: str) -> None:
-    """Drop what is left of a state here that this ledger has elsewhere; nothing, where another ledger has its name by now."""
-    known = connection.execute(query("has_apart")).scalar_one()
-    stored = connection.execute(query("lock_apart"), {"state": state}).mappings().first() if known else None
-    if stored is not None and stored["ledger"] == ledger:
-        drop_state(connection, state)

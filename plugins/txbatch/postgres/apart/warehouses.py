@@ -65,7 +65,7 @@ class Warehouses:
             try:
                 with transaction(self.engine(row["database"])) as connection:
                     hurry(connection)
-                    apart.drop_copy(connection, row["state"], _identity(ledger))
+                    apart.drop(connection, topology, _identity(ledger), only=row["state"])
             except TxbatchError as error:
                 raise Unavailable(
                     f"{apart.where(**row)} is a copy from before the state came back, and cannot be dropped: {one_line(error)}; "
@@ -89,7 +89,7 @@ class Warehouses:
         if not there:
             return
         identity = _identity(ledger)
-        committed = {row["state"]: row["applied_txid"] for row in _states(ledger, topology)}
+        committed = {row["state"]: row["applied_txid"] for row in _states(ledger, topology.name)}
         databases = (str(aggregate.state.database) for aggregate in there)
         with beating(ledger), self._all(databases, "commit.apart_committed") as connections:
             for number, aggregate in enumerate(there):
@@ -111,7 +111,7 @@ class Warehouses:
         ids = {"topology": batch.topology, "txid": batch.txid}
         if not batch.fence or batches.one(ledger, "neighbours", **ids)["open_before"] is not None:
             return
-        with self._lock_states(ledger, batch.topology, "abort.apart_committed") as states:
+        with self._lock_states(ledger, batch.topology) as states:
             for state in states:
                 state.take_back(batch)
             still_there(ledger)
@@ -123,7 +123,7 @@ class Warehouses:
         there.
         """
         for turn in pending[:1]:
-            with self._lock_states(ledger, turn.topology, "abort.apart_committed") as states:
+            with self._lock_states(ledger, turn.topology) as states:
                 for state in states:
                     state.prepare_skip(turn)
                 still_there(ledger)
@@ -178,10 +178,10 @@ class Warehouses:
         return f"{len(states)} states in {databases}" if states else "no states apart"
 
     @contextmanager
-    def _lock_states(self, ledger: Connection, topology: str, failpoint: str) -> Iterator[list[StateApart]]:
+    def _lock_states(self, ledger: Connection, topology: str) -> Iterator[list[StateApart]]:
         """Context manager. Lock the states apart of a topology, in a transaction of each of their databases."""
         found = _states(ledger, topology)
-        with self._all((row["database"] for row in found), failpoint) as connections:
+        with self._all((row["database"] for row in found), "abort.apart_committed") as connections:
             yield [_well(ledger, connections[row["database"]], row) for row in found]
 
     @contextmanager
@@ -195,12 +195,11 @@ class Warehouses:
 
 
 @contextmanager
-def _transaction(engine: Engine, failpoint: str | None) -> Iterator[Connection]:
+def _transaction(engine: Engine, failpoint: str) -> Iterator[Connection]:
     """Context manager. One transaction, after which the failpoint is reached."""
     with transaction(engine) as connection:
         yield connection
-    if failpoint is not None:
-        failpoints.hit(failpoint)
+    failpoints.hit(failpoint)
 
 
 def _well(ledger: Connection, connection: Connection, row: RowMapping) -> StateApart:
@@ -222,9 +221,8 @@ def _view(ledger: Connection, topology: str, last: LastWriter, committed: int | 
     return LedgerView(committed, bool(ledger.execute(query("knows_attempt"), wrote).scalar_one()))
 
 
-def _states(ledger: Connection, topology: Topology | str) -> list[RowMapping]:
-    name = topology if isinstance(topology, str) else topology.name
-    found = ledger.execute(query("states_of"), {"topology": name}).mappings()
+def _states(ledger: Connection, topology: str) -> list[RowMapping]:
+    found = ledger.execute(query("states_of"), {"topology": topology}).mappings()
     return [row for row in found if row["database"] is not None]
 
 
