@@ -37,7 +37,7 @@ def reached(name):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 
-with failpoints.watched(reached):
+with failpoints.watch(reached):
     main(prog_name="txbatch")
 """
 # Failpoints, and the how manieth time each is reached.

@@ -37,7 +37,7 @@ def dies(dag, run_id, catch_up, point, times):
         if len(hits) == times:
             raise failpoints.FailpointReached(point)
     try:
-        with failpoints.watched(reached):
+        with failpoints.watch(reached):
             done(dag, run_id, TASKS, notes.append, catch_up=catch_up)
     except failpoints.FailpointReached:
         with create_engine(os.environ["TXBATCH_DATABASE_URL"]).begin() as connection:

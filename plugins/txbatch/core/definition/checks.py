@@ -83,7 +83,8 @@ def _has_apart(topology: Topology, known: KnownTopology) -> bool:
 def way_out(topology: str, *, apart: bool) -> str:
     """Return what can be done about a changed definition; `apart`: a state is in another database, so no rebuild."""
     rebuild = (
-        f'or `txbatch rebuild {topology} --why "..."`: it counts all again by the new definition, while reports go on; '
+        f'or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, while reports go '
+        "on; "
     )
     return (
         f"Put it back as it was; {'' if apart else rebuild}or define another topology, with states of other names, which counts "
