@@ -344,16 +344,17 @@ def test_a_cycle_is_refused(chain: Chain) -> None:
 
 @pytest.mark.rule("R23")
 def test_a_state_that_is_read_keeps_its_name_and_its_place(chain: Chain) -> None:
-    """Its topology need not."""
+    """Its topology need not. No state moves to another database, read or not."""
     chain.counts("1", dog=1)
     first = chain.reads("a")
+    stays = "state 'word_count' stays what it is while topology 'top' reads it"
     others = [
-        OpaqueState("words", was=NAME),
-        OpaqueState(NAME, database="warehouse"),
-        OpaqueState("words", since="now"),
+        (OpaqueState("words", was=NAME), stays),
+        (OpaqueState(NAME, database="warehouse"), "where what it has counted stays"),
+        (OpaqueState("words", since="now"), stays),
     ]
-    for other in others:
-        with pytest.raises(TerminalError, match="state 'word_count' stays what it is while topology 'top' reads it"):
+    for other, says in others:
+        with pytest.raises(TerminalError, match=says):
             chain.ledger.change(word_count(LogSpout({"a": 1000}), state=other), JOB, "a better name, or place")
     chain.topology = word_count(LogSpout({"a": 1000}), "renamed", state=OpaqueState(NAME))
     chain.topology.was = NAME
