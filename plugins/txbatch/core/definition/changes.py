@@ -313,6 +313,9 @@ def _state_changes(
     aggregate: PersistentAggregate, stored: StateDefinition, now: StateDefinition
 ) -> Iterator[Redefinition]:
     """What is otherwise of a state: what can be done to it as it stands, and whatever still differs then."""
+    same = _traits(stored) == _traits(now) and stored.columns == now.columns and stored.database == now.database
+    if same and not stored.since:
+        return  # as at nearly each plan and commit, which ask
     name = aggregate.state.name
     if now.database != stored.database:
         yield NeedsRebuild(
