@@ -22,7 +22,8 @@ from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.timeout(900)
 NEW_YORK = ZoneInfo("America/New_York")
-TODAY = datetime.now(NEW_YORK).replace(hour=0, minute=0, second=0, microsecond=0)
+# Tomorrow is not over, even if midnight passes while the tests run.
+TOMORROW = datetime.now(NEW_YORK).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
 FINISHED = {"success", "failed"}
 PER_DAY = {1: 842, 2: 943, 3: 914, 4: 915}
 
@@ -190,7 +191,7 @@ def test_backfill_of_committed_days_changes_nothing(three_days: Stack, reprocess
         ),
         pytest.param(
             "not-over",
-            {"logical_date": day(21), "data_interval": (TODAY, TODAY + timedelta(days=1))},
+            {"logical_date": day(21), "data_interval": (TOMORROW, TOMORROW + timedelta(days=1))},
             "is not over, it is .*; run it after its end",
             4,
             marks=pytest.mark.whole,
