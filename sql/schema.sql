@@ -246,8 +246,11 @@ SELECT b.topology, b.txid, c.key AS state, c.value ->> 0 AS window_key,
   FROM txbatch.batch b CROSS JOIN LATERAL json_each(b.closed) c
  WHERE b.status = 'committed';
 
+-- An error may cite a record, and is for those roles alone that may read quarantines: sql/grants/reader.sql
 CREATE VIEW report.attempts AS
-SELECT a.topology, a.txid, a.attempt_id, a.txid || ':' || a.attempt_id AS attempt, a.status, a.run, a.error,
+SELECT a.topology, a.txid, a.attempt_id, a.txid || ':' || a.attempt_id AS attempt, a.status, a.run,
+       CASE WHEN a.error IS NULL OR has_schema_privilege('state', 'USAGE') THEN a.error
+            ELSE 'not shown to who may not read quarantines: `txbatch grants OWNER WRITER READER --quarantine`' END AS error,
        a.started_at, a.finished_at, a.finished_at - a.started_at AS duration, left(a.code, 12) AS code
   FROM txbatch.attempt a;
 
@@ -363,7 +366,7 @@ COMMENT ON COLUMN report.attempts.attempt_id IS 'The try: 1, 2, 3, ...';
 COMMENT ON COLUMN report.attempts.attempt IS 'Both, as logs write it: 7:2';
 COMMENT ON COLUMN report.attempts.status IS 'emitting, emitted: ready to commit; committed: this one counts; failed; superseded: a newer one took its place';
 COMMENT ON COLUMN report.attempts.run IS 'The run that made it';
-COMMENT ON COLUMN report.attempts.error IS 'Why it failed';
+COMMENT ON COLUMN report.attempts.error IS 'Why it failed; shown to those roles that may read the records in quarantine';
 COMMENT ON COLUMN report.attempts.started_at IS 'When it began';
 COMMENT ON COLUMN report.attempts.finished_at IS 'When it ended, or was overtaken';
 COMMENT ON COLUMN report.attempts.duration IS 'How long it took';

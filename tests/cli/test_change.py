@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cli_support import contents, job_of, refused
 from click.testing import Result
 from sqlalchemy import Engine
+
+from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -86,6 +89,24 @@ def test_what_needs_a_rebuild_is_told_and_not_applied(txbatch: Txbatch, write_jo
     told = "rebuild: value 'high' of state 's' is new (string, greatest). Give what is new since=\"now\""
     refused(txbatch("change", job, "--yes", "--why", "finance asks"), told)
     assert contents(engine) == before
+
+
+@pytest.mark.parametrize("by", ["name", "job"])
+def test_how_a_topology_stands_is_not_asked_to_find_its_rebuilds(
+    by: str, txbatch: Txbatch, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, asked = write_job("job.py", job_of("t", "s")), list[str | None]()
+    assert txbatch("run", job).exit_code == 0
+    status = LedgerReader.status
+
+    def noted(reader: LedgerReader, topology: str | None = None) -> Any:
+        asked.append(topology)
+        return status(reader, topology)
+
+    monkeypatch.setattr(LedgerReader, "status", noted)
+    assert txbatch("rebuild", "t" if by == "name" else job, "--status").exit_code == 0
+    assert asked == []
+    refused(txbatch("rebuild", "none", "--status"), "no topology 'none' is known")
 
 
 def test_a_job_that_never_ran(txbatch: Txbatch, write_job: WriteJob) -> None:

@@ -92,7 +92,7 @@ def site(postgres_server: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> I
     site = Site(in_database(postgres_server, "granted"), monkeypatch)
     yield site
     admin(postgres_server, "DROP DATABASE granted WITH (FORCE)")
-    for name in (*NAMES, *PLAIN, "plain_admin"):
+    for name in ("ana", *NAMES, *PLAIN, "plain_admin"):
         admin(postgres_server, f"DROP ROLE IF EXISTS {grants.pg_name(name)}")
 
 
@@ -194,6 +194,28 @@ def test_a_reader_of_quarantines_reads_those_of_later_topologies(made: Site, job
     for view in ("report.word_count_quarantine", "report.others_quarantine", "report_past_1.word_count_quarantine"):
         made.denied(reader, f"SELECT * FROM {view}")
     assert made.ask(reader, "SELECT count(*) FROM report.word_count") == [(5,)]
+
+
+def test_errors_of_attempts_are_for_those_who_may_read_quarantines(
+    made: Site, write_job: Callable[[str, str], str]
+) -> None:
+    """An error cites the record that failed."""
+    owner, writer, reader = NAMES
+    made.ask(None, f"ALTER ROLE {grants.pg_name(reader)} LOGIN")
+    failing = JOB.replace('"n bigint")', '"n bigint", on_error="fail")').format(name="words", more="")
+    assert made.call(writer, "run", write_job("words_job.py", failing + MAIN)).exit_code == 1
+    asked = "SELECT status, error FROM report.attempts"
+    ((_, cited),) = made.ask(writer, asked)
+    assert "'x'" in cited
+    hidden = "not shown to who may not read quarantines: `txbatch grants OWNER WRITER READER --quarantine`"
+    assert made.ask(reader, asked) == [("failed", hidden)]
+    assert made.ask(reader, f"{asked} WHERE error LIKE '%x%' AND error <> {grants.pg_text(hidden)}") == []
+    made.ask(None, f"CREATE ROLE ana LOGIN IN ROLE {grants.pg_name(reader)}")
+    assert made.ask("ana", asked) == [("failed", hidden)]
+    made.done(owner, "grants", *NAMES, "--quarantine", "--apply")
+    assert made.ask(reader, asked) == made.ask("ana", asked) == made.ask(owner, asked) == [("failed", cited)]
+    made.done(owner, "grants", *NAMES, "--apply")
+    assert made.ask(reader, asked) == [("failed", hidden)]
 
 
 def test_a_view_of_a_quarantine_that_is_made_again_is_kept_from_readers(made: Site, job: Job) -> None:

@@ -12,7 +12,7 @@ from contract.test_restate import restate_of
 from contract.test_upstream import JOB
 from contract.test_watermarks import HOURS, Visits, at
 
-from txbatch import Count, OpaqueState, Topology, session_window, window
+from txbatch import Count, CountIf, Max, OpaqueState, Topology, session_window, window
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import RecordsGone
@@ -103,6 +103,24 @@ def test_a_new_reader_gets_a_value_that_a_rebuild_brought_of_all_windows(backing
     assert len(backing.rebuilds.drop_past("visits")) == 1
     assert reader.reads("again", restate_of(1).restate) == ALL_HOURS
     assert Finals(visits, "late", MORE).reads("all") == ALL_HOURS
+
+
+@pytest.mark.rule("R26")
+@pytest.mark.parametrize(
+    ("now", "type_", "told"), [(CountIf(lambda _: False), "bigint", 0), (Max("shop"), "string", "x")]
+)
+def test_a_new_reader_gets_a_value_that_a_rebuild_made_another_as_it_is_now_of_all_windows(
+    backing: Any, now: Any, type_: str, told: Any
+) -> None:
+    """Also where only what is aggregated is another; who had read windows before gets each one that closes since."""
+    of = counted(backing)
+    before = Finals(of, "before")
+    assert before.reads("a") == ALL_HOURS[:3]
+    rebuilds(of, "shop", visits=now)
+    fields = f"window_start timestamp, visits {type_}, closed_by bigint"
+    assert Finals(of, fields=fields).reads("a") == [(start, told, txid) for start, _, txid in ALL_HOURS]
+    if type_ == "bigint":
+        assert before.reads("b") == [(start, told, txid) for start, _, txid in ALL_HOURS[3:]]
 
 
 @pytest.mark.rule("R26")

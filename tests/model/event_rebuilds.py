@@ -11,7 +11,7 @@ from twin.rebuild import MemoryRebuilds
 
 from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
-from txbatch.core.errors import TerminalError, TxbatchError
+from txbatch.core.errors import ChangeTooEarly, TxbatchError
 from txbatch.core.protocol import planning
 from txbatch.direct.emitter import emit_batch
 
@@ -60,5 +60,5 @@ class Rebuilding(History):
             return  # to who begins after that nothing comes of what was closed before
         try:
             self.dropped += len(MemoryRebuilds(self.ledger).drop_past("t"))
-        except TerminalError:
+        except ChangeTooEarly:
             return

@@ -410,7 +410,7 @@ class Counting:
             if self.place.rebuilds.drop_past(self.up.name):
                 self.past = set()
                 self.came_to["dropped"] += 1
-        except TerminalError:  # who reads it has still to read what the rebuild changed
+        except ChangeTooEarly:  # who reads it has still to read what the rebuild changed
             return
 
     # ---- what goes

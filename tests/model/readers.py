@@ -197,7 +197,7 @@ class Readers:
     def drop_past(self) -> None:
         try:
             self.came_to["dropped"] += len(MemoryRebuilds(self.ledger).drop_past("up"))
-        except TerminalError:
+        except ChangeTooEarly:
             return
 
     # ---- who reads

@@ -116,7 +116,7 @@ class MemoryRebuilds:
             tables.check_known(topology)
             there = replaced_generations(tables, topology)
             swapped = max((tables.rebuilds[number].swapped or 0 for number in there), default=0)
-            check_past_read([*readers(tables), *looked_up(tables)], topology, swapped)
+            check_past_read(readers(tables), looked_up(tables), topology, swapped)
             for number in there:
                 tables.rebuilds[number] = replace(tables.rebuilds[number], dropped=True)
             return there

@@ -6,19 +6,19 @@ from contextlib import suppress
 from typing import Any
 
 import click
+from sqlalchemy import Engine
 
 from txbatch import settings
 from txbatch.cli import arguments, database
 from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.printing import Rows, print_table, prints_rows
+from txbatch.core.errors import UnknownName
 from txbatch.core.text import one_line
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.reading.ledger_reader import LedgerReader
-from txbatch.postgres.tables import definitions
-from txbatch.postgres.tables.batches import unknown_topology
+from txbatch.postgres.tables import batches, definitions
 from txbatch.wiring import open_application, open_rebuilder, open_steps
 
 COLUMNS = (
@@ -109,15 +109,7 @@ def rebuild(
 def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: bool) -> Rows:
     """Do what needs no Spark; the job file need not load."""
     engine = connect(where.database_url)
-    rebuilds, topology = PostgresRebuilds(engine), given
-    if not LedgerReader(engine).status(topology):
-        with suppress(OSError):
-            job = arguments.job_of(given, where)
-            topology = job.topology.name
-            with transaction(engine) as connection:
-                definitions.check_name(connection, job.topology, job.name)
-    if not LedgerReader(engine).status(topology):
-        raise unknown_topology(topology)
+    rebuilds, topology = PostgresRebuilds(engine), _topology(engine, given, where)
     if cancel:
         return [{"topology": topology, "rebuild": rebuilds.cancel(topology).number, "status": "cancelled"}]
     if drop_past:
@@ -125,3 +117,15 @@ def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: boo
             {"topology": topology, "rebuild": each, "status": "past dropped"} for each in rebuilds.drop_past(topology)
         ]
     return rebuilds.all(topology)
+
+
+def _topology(engine: Engine, given: str, where: settings.Settings) -> str:
+    """Return the name of a topology that is known, given by its name or its job file; UnknownName."""
+    with suppress(UnknownName), transaction(engine) as connection:
+        return str(batches.topology_row(connection, given)["topology"])
+    with suppress(OSError):
+        job = arguments.job_of(given, where)
+        with transaction(engine) as connection:
+            definitions.check_name(connection, job.topology, job.name)
+            return str(batches.topology_row(connection, job.topology.name)["topology"])
+    raise batches.unknown_topology(given)

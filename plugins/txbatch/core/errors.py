@@ -119,7 +119,7 @@ class NotItsTurn(TransientError):
 
 
 class ChangeTooEarly(TransientError):
-    """A batch of the definition before is open: what changed is applied once it is final (R23)."""
+    """Batches that need what was before are open, or have still to come: the change is made once they are final (R23)."""
 
 
 class PartitionUnreadable(TransientError):

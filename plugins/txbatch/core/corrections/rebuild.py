@@ -137,7 +137,7 @@ class Rebuilds(Protocol):
     def drop_past(self, topology: str) -> list[int]:
         """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
 
-        TerminalError names a topology that has still to read what the swap of one of them changed, or that looks up in one.
+        ChangeTooEarly names a topology that has still to read what the swap of one of them changed, or that looks up in one.
         """
 
 

@@ -77,7 +77,7 @@ def asked_before(known: UpstreamState, range_: Metadata, cut: int) -> list[Repla
 
 
 def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
-    """Return the oldest cut from which on a state has, as of each, all that is asked for, by its keys of now.
+    """Return the oldest cut from which on a state has, as of each, all that is asked for, by its keys and definitions of now.
 
     0: nothing of it is folded or dropped.
 
@@ -93,7 +93,7 @@ def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
     for each in reversed(known.replaced):
         if found > each.last + 1:
             break
-        ends = each.gone or lacking(known, each, asked)
+        ends = each.gone or lacking(known, each, asked) or _otherwise(known, each, asked)
         found = each.last + 1 if ends else each.horizon or 0
         if ends:
             break
@@ -116,6 +116,18 @@ def lacking(known: UpstreamState, replaced: Replaced | None, asked: Iterable[str
         return "other keys"
     there = closed_columns(known, replaced)
     return ", ".join(f"no {name!r}" for name in asked if name not in there)
+
+
+def _otherwise(known: UpstreamState, replaced: Replaced, asked: Iterable[str]) -> bool:
+    """True if a generation has what is asked for as another aggregate, or of another type, than the state has now."""
+    then = defined_by(known, replaced)
+    return then is not None and any(_value(then, name) != _value(known.defined, name) for name in asked)
+
+
+def _value(defined: Metadata, name: str) -> tuple[str | None, list[Any]]:
+    """Return what is aggregated in a value, and the columns that it is kept in; of another column nothing."""
+    kept = [each for each in defined["values"] if each[0] == name or each[0].startswith(f"{name}_")]
+    return defined["aggregates"].get(name), kept if name in defined["aggregates"] else []
 
 
 def check_told(known: UpstreamState, range_: Metadata, closings: Iterable[Closing], asked: Collection[str]) -> None:

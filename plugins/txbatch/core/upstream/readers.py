@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from txbatch.core.definition.redefinition import DropState, DropValue, RenameState, RenameValue, Step
@@ -101,12 +101,25 @@ def _check_values_not_read(state: str, readers: Iterable[UpstreamReader]) -> Non
             )
 
 
-def check_past_read(readers: Iterable[UpstreamReader], topology: str, swapped: int) -> None:
-    """TerminalError while a topology stands at a cut up to `swapped`: what the swap changed it has still to read, or looks up."""
+def check_past_read(
+    readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader], topology: str, swapped: int
+) -> None:
+    """ChangeTooEarly while a topology stands at a cut up to `swapped`, or an open batch looks up as of one."""
+    for each in _before(swapped, topology, looked_up):
+        raise ChangeTooEarly(
+            f"{topology}: an open batch of topology {each.topology!r} looks up in state {each.state!r} as it was before a "
+            f"rebuild: let that batch end, or `txbatch abort` it, and try again; `txbatch batches {each.topology}` lists them"
+        )
+    for each in _before(swapped, topology, readers):
+        raise ChangeTooEarly(
+            f"{topology}: topology {each.topology!r} has read state {each.state!r} as it was before a rebuild, and has still to "
+            f"read what the rebuild changed: let {topology!r} commit its next batch, and then {each.topology!r}, and try again; "
+            f"or `txbatch drop {each.topology}`"
+        )
+
+
+def _before(swapped: int, topology: str, readers: Iterable[UpstreamReader]) -> Iterator[UpstreamReader]:
+    """Yield those that need what a topology's states were before the swap."""
     for each in readers:
         if each.owner == topology and any(0 < max(txid, each.between) <= swapped for txid in each.needs):
-            raise TerminalError(
-                f"{topology}: topology {each.topology!r} has read state {each.state!r} as it was before a rebuild, and reads "
-                "what that changed with the next batch, or an open one looks up in it: drop the past when it has run, or "
-                "`txbatch drop` that topology"
-            )
+            yield each

@@ -172,13 +172,12 @@ class PostgresRebuilds:
     def drop_past(self, topology: str) -> list[int]:
         """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
 
-        TerminalError names a topology that has still to read what the swap of one of them changed, or that looks up in one.
+        ChangeTooEarly names a topology that has still to read what the swap of one of them changed, or that looks up in one.
         """
         with transaction(self.engine) as connection:
             batches.lock_topology(connection, topology)
             swapped = connection.execute(query("last_swapped"), {"topology": topology}).scalar_one()
-            needed = [*upstream.readers(connection), *upstream.looked_up(connection)]
-            check_past_read(needed, topology, swapped)
+            check_past_read(upstream.readers(connection), upstream.looked_up(connection), topology, swapped)
             numbers = list(connection.execute(query("past_generations"), {"topology": topology}).scalars())
             for number in numbers:
                 state_tables.drop_generation(connection, past(number))
