@@ -19,6 +19,11 @@ def packaged(name: str) -> Path:
     return _PACKAGE.parents[1] / name if in_checkout() else _PACKAGE / f"_{name}"
 
 
+def error_pages() -> Path:
+    """Return the file with a page for each error code."""
+    return _PACKAGE.parents[1] / "docs" / "errors.md" if in_checkout() else _PACKAGE / "_errors.md"
+
+
 def project_root() -> Path:
     """Return the checkout; else the nearest project at or above the working directory, or that directory where there is none."""
     if in_checkout():

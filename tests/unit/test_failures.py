@@ -15,7 +15,7 @@ from txbatch.core import naming
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.launch.driver import Driver, _fail
-from txbatch.spark.failures import FunctionFailed, NotInOurWords, in_our_words, java_is_gone
+from txbatch.spark.failures import FunctionFailed, SparkFailed, in_our_words, java_is_gone
 from txbatch.storage.staging import AttemptFolder
 
 FRAME = '  File "{}", line {}, in {}\n'
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_named_and_no_retry_can_help(cause: str, why: str) -> 
     ],
 )
 def test_a_file_that_a_disk_or_a_network_does_not_give_is_tried_again(cause: str) -> None:
-    assert isinstance(in_our_words(unread(cause)), NotInOurWords)
+    assert isinstance(in_our_words(unread(cause)), SparkFailed)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_record_that_speaks_of_a_full_disk_fills_none() -> None:
 def test_the_name_of_the_file_is_no_damage_whatever_is_in_it() -> None:
     of_corrupt = str(unread("java.io.FileNotFoundException: File file:/in/a b/not corrupt/x.parquet does not exist"))
     error = RuntimeError(of_corrupt.replace("a%20b/x", "a%20b/not%20corrupt/x"))
-    assert isinstance(in_our_words(error), NotInOurWords)
+    assert isinstance(in_our_words(error), SparkFailed)
 
 
 def test_an_attempt_whose_java_is_gone_says_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +18,7 @@ from txbatch.cli.ask import ask
 from txbatch.cli.change import change
 from txbatch.cli.database import chosen_settings
 from txbatch.cli.drop import drop
+from txbatch.cli.explain import explain
 from txbatch.cli.follow import follow
 from txbatch.cli.grants import grants
 from txbatch.cli.history import as_of, why
@@ -27,6 +31,7 @@ from txbatch.cli.retention import gc
 from txbatch.cli.run import run
 from txbatch.cli.status import batches, psql, query, status
 from txbatch.cli.verify import verify
+from txbatch.core.errors import UsageError
 from txbatch.places import in_checkout
 
 ORDER = (
@@ -49,6 +54,7 @@ ORDER = (
         "change",
         "rebuild",
         "doctor",
+        "explain",
         "up",
         "down",
         "migrate",
@@ -72,12 +78,38 @@ Example:
 )
 
 
+class CodedUsageError(click.UsageError):
+    """An error of the command line, with its code and kind in front."""
+
+    def __init__(self, error: click.UsageError) -> None:
+        super().__init__(str(UsageError(error.format_message())), error.ctx)
+
+
+@contextmanager
+def usage_errors_coded() -> Iterator[None]:
+    """Context manager. An error of the command line gets a code, as each error has."""
+    try:
+        yield
+    except CodedUsageError:
+        raise
+    except click.UsageError as error:
+        raise CodedUsageError(error) from error
+
+
 class ByUse(click.Group):
     """Lists its commands in the order in which one comes to need them, what they do in whole."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         first = [name for name in ORDER if name in self.commands]
         return first + [name for name in self.commands if name not in first]
+
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with usage_errors_coded():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with usage_errors_coded():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         listed = [(name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden]
@@ -121,6 +153,7 @@ main.add_command(verify)
 main.add_command(gc)
 main.add_command(change)
 main.add_command(rebuild)
+main.add_command(explain)
 main.add_command(grants)
 main.add_command(why)
 main.add_command(as_of)

@@ -20,13 +20,11 @@ from typing import Any
 
 import click
 
-from txbatch.core.errors import TerminalError, TxbatchError
+from txbatch.core.errors import TerminalError, TxbatchError, Unexpected
 from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
-from txbatch.core.text import escape_json, list_txids, one_line, safe_lines
+from txbatch.core.text import escape_json, list_txids, one_line, safe_lines, text_of
 from txbatch.core.windows.window import lasting
-from txbatch.embedded.java import JavaNotFoundError
-from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.tables import lines_of, plain
 
 # How wide lines of text are where nobody looks at a terminal.
@@ -34,7 +32,6 @@ PIPED_COLUMNS = 100
 # As many intervals that are not counted are named by `status`, of each topology.
 GAPS_SHOWN = 5
 Rows = Iterable[Mapping[str, Any]]
-EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
 # As many files that changed are named, of each topology.
 CHANGED_SHOWN = 5
 # As long is a value told beside another one: a set or a sketch of thousands of values is as many numbers. --json has it in whole.
@@ -96,15 +93,17 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
 
 
 def _print_error(error: Exception, as_json: bool) -> None:
-    message = safe_lines(error) if isinstance(error, EmbeddedPostgresError) else one_line(error)
-    if not isinstance(error, EXPECTED):
-        message = f"{type(error).__name__}: {message.rstrip('.')}; `txbatch -v` shows where"
+    coded = error if isinstance(error, TxbatchError) else _unexpected(error)
     if logging.getLogger("txbatch").isEnabledFor(logging.DEBUG):
         click.echo(safe_lines("".join(traceback.format_exception(error))), err=True)
     if as_json:
-        _echo_json({"error": type(error).__name__, "message": message})
+        _echo_json({"error": type(error).__name__, "code": coded.code, "kind": coded.kind, "message": coded.text})
     else:
-        click.echo(f"txbatch: {message}", err=True)
+        click.echo(f"txbatch: {coded}", err=True)
+
+
+def _unexpected(error: Exception) -> Unexpected:
+    return Unexpected(f"{type(error).__name__}: {text_of(error).rstrip('.')}; `txbatch -v` shows where")
 
 
 def _print(rows: list[dict[str, Any]], columns: Sequence[str], nothing: str, as_json: bool, **narrow: Any) -> None:

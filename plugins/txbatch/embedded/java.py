@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from txbatch.core.errors import PackageMissing
 from txbatch.embedded.locks import lock
 
 VERSION_MIN = 17
@@ -57,8 +58,8 @@ _NOT_TAKEN = (
 )
 
 
-class JavaNotFoundError(RuntimeError):
-    """No Java that Spark can run on; the message names the next step."""
+class JavaNotFoundError(PackageMissing):
+    """No Java that Spark can run on; the text names the next step."""
 
 
 def java_home(home: Path) -> Path:

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from txbatch.core.errors import TerminalError
 from txbatch.embedded.locks import lock
 from txbatch.embedded.postgres_process import postmaster, processes_in, runs_in, server_status, wait
 
@@ -45,8 +46,10 @@ _IN_USER_NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=6553
 _OTHER_SERVER = "set TXBATCH_DATABASE_URL to a PostgreSQL 15 or newer"
 
 
-class EmbeddedPostgresError(RuntimeError):
-    """The embedded PostgreSQL cannot be made, started or stopped; the message names the next step."""
+class EmbeddedPostgresError(TerminalError, code="TX812"):
+    """The embedded PostgreSQL cannot be created, started or stopped; the text names the next step."""
+
+    has_lines = True
 
 
 def start(home: Path) -> str:

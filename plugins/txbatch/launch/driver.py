@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from txbatch.core.batch.loaded import check_same
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
+from txbatch.core.errors import PartitionUnreadable, SparkFailed, TerminalError, TransientError
 from txbatch.core.text import how_many, safe_lines
 from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.late import check_kept_aside
@@ -27,7 +27,7 @@ from txbatch.core.upstream.upstream import stream_numbers
 from txbatch.launch.bulk import Attempt, Halving, Load, heartbeat, may_go_on, stage
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
-from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
+from txbatch.spark.failures import in_our_words, java_is_gone
 from txbatch.spark.process.heartbeat import stop_when_superseded
 from txbatch.spark.process.parent import die_with_parent
 from txbatch.spark.process.session import configured, session
@@ -327,6 +327,6 @@ def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None
     problem = in_our_words(error, show=show)
     folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
-    if isinstance(problem, NotInOurWords):
+    if isinstance(problem, SparkFailed):
         trace = traceback.format_exception(error.__cause__ or error)
         print(safe_lines("".join(trace)), file=sys.stderr, flush=True)

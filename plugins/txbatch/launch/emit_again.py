@@ -16,8 +16,8 @@ from uuid import uuid4
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.corrections.verify import Again, Unverifiable
-from txbatch.core.errors import RecordsGone, TransientError
+from txbatch.core.corrections.verify import Again
+from txbatch.core.errors import RecordsGone, TransientError, Unverifiable
 from txbatch.core.protocol.advice import of_committed
 from txbatch.core.protocol.ports import Application, Job, Submit, repeat
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder

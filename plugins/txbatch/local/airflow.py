@@ -16,6 +16,7 @@ from typing import Any, Self
 import httpx
 import psutil
 
+from txbatch.core.errors import TerminalError
 from txbatch.embedded.locks import lock
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.airflow_config import USERNAME, write_config
@@ -39,8 +40,10 @@ POLL_SECONDS = 0.1
 LOG_LINES = 15
 
 
-class LocalAirflowError(RuntimeError):
-    """Airflow does not start or has stopped by itself; the message says why and what to do next."""
+class LocalAirflowError(TerminalError, code="TX813"):
+    """Airflow does not start, or has stopped; the text says why and what to do next."""
+
+    has_lines = True
 
 
 class LocalAirflow:

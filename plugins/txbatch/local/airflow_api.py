@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
+from txbatch.core.errors import TerminalError
 from txbatch.local.looking import looks
 
 Json = dict[str, Any]
@@ -17,8 +18,8 @@ POLL_SECONDS = 0.5
 PAGE = 100
 
 
-class AirflowApiError(RuntimeError):
-    """Airflow refused a request; `status` is HTTP's code."""
+class AirflowApiError(TerminalError, code="TX814"):
+    """Airflow rejected a request; `status` is the code of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

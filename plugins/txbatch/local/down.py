@@ -11,7 +11,6 @@ from txbatch import settings
 from txbatch.core.errors import TxbatchError
 from txbatch.embedded import postgres
 from txbatch.embedded.locks import lock
-from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.local import airflow
 from txbatch.local.airflow import LocalAirflowError
 from txbatch.local.looking import looks
@@ -30,7 +29,7 @@ def main() -> int:
         _wait_for_up(home)
         ran = postgres.is_running(home)
         postgres.stop(home)
-    except (EmbeddedPostgresError, LocalAirflowError, TxbatchError, TimeoutError, OSError) as error:
+    except (TxbatchError, TimeoutError, OSError) as error:
         print(f"{command('down')}: {error}", file=sys.stderr)
         return 1
     print(f"stopped {_said(ended, ran)}")

@@ -15,10 +15,9 @@ from sqlalchemy import Engine
 from txbatch import settings
 from txbatch.core.errors import TxbatchError
 from txbatch.embedded import postgres
-from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.fit import check_fit
-from txbatch.local.airflow import LocalAirflow, LocalAirflowError
-from txbatch.local.airflow_api import AirflowApi, AirflowApiError
+from txbatch.local.airflow import LocalAirflow
+from txbatch.local.airflow_api import AirflowApi
 from txbatch.local.corpus import ensure_corpus
 from txbatch.local.down import only_up
 from txbatch.local.flights import ensure_flights
@@ -66,7 +65,7 @@ def main() -> int:
         home = settings.home()
         with unwinding(), only_up(home), _postgres_stopped_after(home):
             _up()
-    except (LocalAirflowError, AirflowApiError, EmbeddedPostgresError, TxbatchError, TimeoutError, OSError) as error:
+    except (TxbatchError, TimeoutError, OSError) as error:
         print(f"{command('up')}: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, SystemExit):

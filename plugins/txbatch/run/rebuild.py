@@ -16,8 +16,8 @@ from typing import assert_never
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, Restate, Run
 from txbatch.core.corrections.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
-from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
-from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable
+from txbatch.core.corrections.verify import Again, EmitAgain
+from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable, Unverifiable
 from txbatch.core.protocol import bulk, planning, restate
 from txbatch.core.protocol.bulk_size import JobSize
 from txbatch.core.protocol.ledger import PositionVersion

@@ -20,6 +20,7 @@ from txbatch.core.errors import (
     TerminalError,
     TransientError,
     TxbatchError,
+    error_of,
 )
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, restate
@@ -300,4 +301,4 @@ def _said_by_job(folder: AttemptFolder, assignment: Assignment, error: Exception
     if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
         return error
     message = advice.of_open(said["message"], assignment.topology, assignment.attempt.txid)
-    return (TerminalError if said["kind"] == "terminal" else TransientError)(message)
+    return error_of(message, TerminalError if said["kind"] == "terminal" else TransientError)

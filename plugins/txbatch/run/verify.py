@@ -21,13 +21,12 @@ from txbatch.core.corrections.verify import (
     Finding,
     Outcome,
     Recorded,
-    Unverifiable,
     check_read,
     judge,
     late,
     sample,
 )
-from txbatch.core.errors import BadRecord, TxbatchError
+from txbatch.core.errors import BadRecord, TxbatchError, Unverifiable
 from txbatch.core.protocol.ledger import Head, Ledger
 from txbatch.core.protocol.planning import plan_batch
 from txbatch.core.protocol.ports import Job

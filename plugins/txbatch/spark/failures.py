@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JNetworkError
 
 from txbatch.core import errors
-from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
+from txbatch.core.errors import BadRecord, DefinitionError, SparkFailed, TerminalError, TransientError, TxbatchError
 from txbatch.core.records.functions import is_of_record
 from txbatch.core.records.own_code import is_own
 from txbatch.core.text import describe_record, text_of
@@ -46,7 +46,7 @@ _PLACE = re.compile(r"^.*?, line [\d,]+(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"
 _PATH_NOT_FOUND = "42K03"
 
 
-class FunctionFailed(TransientError):
+class FunctionFailed(TransientError, code="TX419"):
     """A Python function of the job raised. `record` is a digest of its record; empty: it may be no record's fault."""
 
     record = ""
@@ -63,15 +63,11 @@ class Unshown(Exception):
     """What a function raised, without its text, which may have values of the record."""
 
 
-class NotInOurWords(TransientError):
-    """What is told by its first line, and so not wholly."""
-
-
 def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
     """An error of Spark's as one of ours; without `show`, a BadRecord says where it is and what is wrong, and no value.
 
     A value that cannot be computed (SQLSTATE class 22, or raise_error) is a BadRecord, an expression that makes no sense
-    (class 42) a DefinitionError, an exception of a Python function FunctionFailed, all else NotInOurWords.
+    (class 42) a DefinitionError, an exception of a Python function FunctionFailed, all else SparkFailed.
     """
     if isinstance(error, TxbatchError):
         return error if show else _unshown(error)
@@ -95,7 +91,7 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
         return BadRecord(_line(error) if show else f"{_condition(error)} in an expression of the job")
     if state.startswith("42") and state != _PATH_NOT_FOUND:
         return DefinitionError(f"{_line(error)}; mend the expression in the job")
-    return NotInOurWords(_line(error))
+    return SparkFailed(_line(error))
 
 
 def failed_expression(error: Exception) -> str:
@@ -108,7 +104,7 @@ def failed_expression(error: Exception) -> str:
 
 def _unshown(error: TxbatchError) -> TxbatchError:
     """Return an error without what it says of a record behind the place where that is."""
-    place = _PLACE.match(str(error))
+    place = _PLACE.match(error.text)
     if not isinstance(error, BadRecord) or place is None:
         return error
     return BadRecord(f"{place[0]} is not as declared; look there")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import BadRecord, PartitionUnreadable
+from txbatch.core.errors import BadRecord, PartitionUnreadable, SparkFailed
 from txbatch.core.naming import naming
 from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.upstream import ExportedSpout
 from txbatch.core.windows.watermark import Watermark
-from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
+from txbatch.spark.failures import in_our_words, java_is_gone
 from txbatch.spark.interval_check import outside, refused
 from txbatch.spark.within_batch import carried
 
@@ -61,10 +61,10 @@ def _naming(stream: Stream, assignment: Assignment, method: str) -> Iterator[Non
         yield
     except Exception as error:
         problem = in_our_words(error)
-        if not isinstance(problem, NotInOurWords) or java_is_gone(error):
+        if not isinstance(problem, SparkFailed) or java_is_gone(error):
             raise
         of = f"{assignment.topology} {assignment.attempt}, stream {stream.name!r}: {method}() of {type(stream.spout).__name__}"
-        raise NotInOurWords(f"{of} raised {problem}; mend the spout or what it reads, and emit again") from error
+        raise SparkFailed(f"{of} raised {problem}; mend the spout or what it reads, and emit again") from error
 
 
 class BatchReader:

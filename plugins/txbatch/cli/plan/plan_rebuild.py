@@ -10,8 +10,8 @@ import click
 
 from txbatch.cli.printing import key_told, print_table, values_told
 from txbatch.core.batch.transaction import Batch
-from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
-from txbatch.core.errors import TransientError
+from txbatch.core.corrections.verify import Again, EmitAgain
+from txbatch.core.errors import TransientError, Unverifiable
 from txbatch.core.protocol.restate import check_whole
 from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission

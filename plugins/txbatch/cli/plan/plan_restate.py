@@ -12,8 +12,8 @@ from txbatch.cli.plan.explain import read
 from txbatch.cli.printing import key_told, print_table, sides_told
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Restate, Run
-from txbatch.core.corrections.verify import EmitAgain, Unverifiable
-from txbatch.core.errors import TransientError
+from txbatch.core.corrections.verify import EmitAgain
+from txbatch.core.errors import TransientError, Unverifiable
 from txbatch.core.protocol.planning import plan_restate
 from txbatch.core.protocol.restate import check_whole
 from txbatch.core.text import one_line

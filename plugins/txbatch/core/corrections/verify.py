@@ -20,7 +20,7 @@ from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment, Interval
 from txbatch.core.corrections.audit import Audit
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import Unverifiable
 from txbatch.core.topology.topology import Topology
 
 # As far, in parts of the greater one, two sums of doubles may lie apart and count as equal.
@@ -28,14 +28,6 @@ TOLERANCE = 1e-9
 # As many keys that differ are told of a batch or a state.
 EXAMPLES_MAX = 10
 Read = Mapping[str, Mapping[str, ReadPartition]]
-
-
-class Unverifiable(TerminalError):
-    """A batch cannot be read again as it was counted; the text says why. `restates`: a restate may count it as it is now."""
-
-    def __init__(self, message: str, *, restates: bool = True) -> None:
-        super().__init__(message)
-        self.restates = restates
 
 
 class Outcome(StrEnum):

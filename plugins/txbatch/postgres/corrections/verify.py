@@ -22,10 +22,9 @@ from txbatch.core.corrections.verify import (
     KeyDifference,
     Read,
     Recorded,
-    Unverifiable,
     reason_if_folded,
 )
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import TerminalError, Unverifiable
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses

@@ -1,0 +1,41 @@
+"""`txbatch explain`: print the page of an error code, offline."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from txbatch.cli.printing import errors_told
+from txbatch.core.errors import UnknownName
+from txbatch.places import error_pages
+
+_PAGE = re.compile(r"^## (TX\d{3})\b.*?(?=^## |^# |\Z)", re.MULTILINE | re.DOTALL)
+
+
+@click.command()
+@click.argument("code")
+def explain(code: str) -> None:
+    """Print what the error CODE means, whether any number is wrong, and what to do."""
+    with errors_told():
+        pages = read_pages()
+        found = pages.get(code.strip().upper())
+        if found is None:
+            codes = ", ".join(near(code, pages))
+            raise UnknownName(f"no error has the code {code!r}: codes are {codes}; for example `txbatch explain TX402`")
+        click.echo(found)
+
+
+def read_pages() -> dict[str, str]:
+    """Return the page of each code."""
+    return {page[1]: page[0].strip() for page in _PAGE.finditer(error_pages().read_text(encoding="utf-8"))}
+
+
+def near(code: str, pages: dict[str, str]) -> list[str]:
+    """Return the codes of the same area, or the range of all codes.
+
+    >>> near("TX4", {"TX101": "", "TX401": "", "TX402": ""})
+    ['TX401', 'TX402']
+    """
+    area = [each for each in pages if each[:3] == code.strip().upper()[:3]]
+    return area or ["TX001 to TX999"]

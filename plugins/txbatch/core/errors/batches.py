@@ -1,0 +1,95 @@
+"""Errors of batches, attempts and commits (TX4..), and of states in other databases (TX5..)."""
+
+from txbatch.core.errors.base import DefinitionError, TerminalError, TransientError
+
+
+class UnknownName(TerminalError, code="TX401"):
+    """The ledger has no topology, state, batch or attempt of that name."""
+
+
+class NotItsTurn(TransientError, code="TX402"):
+    """A lower txid is not final yet (R6)."""
+
+
+class LeaseHeld(TransientError, code="TX403"):
+    """Another live run holds this batch (R5)."""
+
+
+class StaleAttempt(TerminalError, code="TX404"):
+    """A newer attempt of the same txid exists: the older attempt cannot change anything (R5)."""
+
+
+class IntervalTaken(TerminalError, code="TX405"):
+    """Part of the interval belongs to another batch (R2)."""
+
+
+class IntervalNotOver(TransientError, code="TX406"):
+    """The interval ends in the future: some of its records do not exist yet (R2)."""
+
+
+class BrokenChain(TerminalError, code="TX407"):
+    """The batch does not continue what is committed; the run plans a new batch (R6)."""
+
+
+class Incomplete(TerminalError, code="TX408"):
+    """The staged files are not what was planned, or not what the manifest describes (R7)."""
+
+
+class ReadDifferently(Incomplete, code="TX409"):
+    """Two attempts of one batch read different records: the source changed under the txid."""
+
+
+class StateAhead(TerminalError, code="TX410"):
+    """A state row has this txid or a later one: the row was changed outside the ledger (R9)."""
+
+
+class AlreadyCommitted(TerminalError, code="TX411"):
+    """The batch is committed, and a committed batch stays."""
+
+
+class BatchAborted(TerminalError, code="TX412"):
+    """The batch was aborted and counts nothing."""
+
+
+class NotEmitted(TerminalError, code="TX413"):
+    """The run has no batch or no staged result yet: an earlier task must run first."""
+
+
+class OtherParameters(TerminalError, code="TX414"):
+    """The run asks for other parameters than its batch was planned with."""
+
+
+class NoInterval(DefinitionError, code="TX415"):
+    """The topology reads by time, and the run has no interval."""
+
+
+class CannotSkip(TerminalError, code="TX416"):
+    """The records of the batch cannot be given up in this way."""
+
+
+class EmissionFailed(TransientError, code="TX417"):
+    """Spark ended before the batch was emitted."""
+
+
+class SparkFailed(TransientError, code="TX418"):
+    """Spark raised an error that txbatch has no words for."""
+
+
+class TaskEnded(TransientError, code="TX420"):
+    """The task was ended before its work was done."""
+
+
+class HalfCommitted(TerminalError, code="TX501"):
+    """A transactional state apart has the batch's rows and cannot give them back: commit the batch (R21)."""
+
+
+class TakenBack(Incomplete, code="TX502"):
+    """The rows that the newest attempt wrote to a state apart were taken back: emit again (R21)."""
+
+
+class DatabasesDisagree(TerminalError, code="TX503"):
+    """The ledger and a state apart are of different times: one of the two was restored or changed."""
+
+
+class NotAnotherDatabase(DefinitionError, code="TX504"):
+    """A state apart cannot have this feature."""
