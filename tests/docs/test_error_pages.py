@@ -31,9 +31,12 @@ def commands(page: str) -> list[str]:
 
 
 def parsed(command: click.Command, arguments: list[str]) -> None:
-    """Let click parse the arguments, and those of a command within: NoSuchOption for an option that is not there."""
+    """Let click parse the arguments, and those of a command within: UsageError for an option that is not there, or is missing."""
     context = click.Context(command, info_name=command.name, **command.context_settings)
-    _, rest, _ = command.make_parser(context).parse_args(arguments)
+    given, rest, _ = command.make_parser(context).parse_args(arguments)
+    for each in command.params:
+        if each.required and each.name not in given and "help" not in given:
+            raise click.MissingParameter(ctx=context, param=each)
     if isinstance(command, click.Group) and rest:
         name, within, left = command.resolve_command(context, rest)
         assert name
@@ -88,7 +91,7 @@ def test_rules_and_codes_that_a_page_names_exist(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["restat x", "restate x --whyy y", "restate x --why", "demo outage --no", "-x status"]
+    "wrong", ["restat x", "restate x --whyy y", "restate x --why", "abort x 1", "demo outage --no", "-x status"]
 )
 def test_a_wrong_command_would_be_found(wrong: str) -> None:
     with pytest.raises(click.UsageError):
