@@ -161,7 +161,7 @@ def _read(
         except PartitionUnreadable as error:
             if stream.spout.kind is not SpoutKind.OPAQUE:
                 raise
-            holes[partition] = str(error)
+            holes[partition] = error.text
     return found, holes
 
 

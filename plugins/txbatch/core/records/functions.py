@@ -91,7 +91,7 @@ def describe_error(error: Exception, *, show: bool) -> str:
     ...     describe_error(error, show=True)
     'InvalidOperation: ConversionSyntax'
     """
-    text = text_of(error)
+    text = error.text if isinstance(error, TxbatchError) else text_of(error)
     if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
         text = ", ".join(signal.__name__ for signal in error.args[0])  # as text they are Python's classes
     return f"{type(error).__name__}: {text}" if show else type(error).__name__

@@ -298,7 +298,7 @@ class PartitionedCoordinator(BatchCoordinator):
             except PartitionUnreadable as error:
                 if self.spout.kind is not SpoutKind.OPAQUE:
                     raise
-                unreadable[partition] = str(error)
+                unreadable[partition] = error.text
                 continue
             if range_ is None:
                 del left[partition]
