@@ -1,5 +1,7 @@
 """Errors of batches, attempts and commits (TX4..), and of states in other databases (TX5..)."""
 
+from __future__ import annotations
+
 from txbatch.core.errors.base import DefinitionError, TerminalError, TransientError
 
 
@@ -73,6 +75,19 @@ class EmissionFailed(TransientError, code="TX417"):
 
 class SparkFailed(TransientError, code="TX418"):
     """Spark raised an error that txbatch has no words for."""
+
+
+class FunctionFailed(TransientError, code="TX419"):
+    """A Python function of the job raised. `record` is a digest of its record; empty: it may be no record's fault."""
+
+    record = ""
+
+    @classmethod
+    def of(cls, text: str, record: str) -> FunctionFailed:
+        """Return the error with the record's digest."""
+        failed = cls(text)
+        failed.record = record
+        return failed
 
 
 class TaskEnded(TransientError, code="TX420"):
