@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from txbatch import CombinerAggregator, Count, FileSpout, OpaqueState, Topology
-from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.errors import BadRecord, FunctionFailed, TransientError
 from txbatch.core.topology.stream import Stream
-from txbatch.spark.failures import FunctionFailed
 
 Emit = Callable[..., Any]
 SECRET = "Ada Lovelace"

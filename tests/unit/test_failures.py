@@ -13,9 +13,9 @@ from py4j.protocol import Py4JNetworkError
 import txbatch
 from txbatch.core import naming
 from txbatch.core.batch.heartbeat import Heartbeat
-from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.errors import BadRecord, FunctionFailed, TransientError
 from txbatch.launch.driver import Driver, _fail
-from txbatch.spark.failures import FunctionFailed, SparkFailed, in_our_words, java_is_gone
+from txbatch.spark.failures import SparkFailed, in_our_words, java_is_gone
 from txbatch.storage.staging import AttemptFolder
 
 FRAME = '  File "{}", line {}, in {}\n'

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.plan import Ranges
-from txbatch.core.errors import BadRecord, TransientError, TxbatchError
+from txbatch.core.errors import BadRecord, FunctionFailed, TransientError, TxbatchError
 from txbatch.core.records.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
 from txbatch.core.records.sql import spark_name, spark_text
 from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedSpout
@@ -25,7 +25,7 @@ from txbatch.core.topology.walks import makes_records, one_for_one
 from txbatch.core.topology.watermarked import watermarks
 from txbatch.core.windows.watermark import MERGE
 from txbatch.spark.appended import appended
-from txbatch.spark.failures import FunctionFailed, failed_expression, in_our_words
+from txbatch.spark.failures import failed_expression, in_our_words
 from txbatch.spark.frames import nothing
 from txbatch.spark.observed_rows import ObservedRecords
 from txbatch.spark.operations import run_operations, with_condition, with_where

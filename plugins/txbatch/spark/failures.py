@@ -13,7 +13,15 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JNetworkError
 
 from txbatch.core import errors
-from txbatch.core.errors import BadRecord, DefinitionError, SparkFailed, TerminalError, TransientError, TxbatchError
+from txbatch.core.errors import (
+    BadRecord,
+    DefinitionError,
+    FunctionFailed,
+    SparkFailed,
+    TerminalError,
+    TransientError,
+    TxbatchError,
+)
 from txbatch.core.records.functions import is_of_record
 from txbatch.core.records.own_code import is_own
 from txbatch.core.text import describe_record, text_of
@@ -44,19 +52,6 @@ _RECORD = re.compile(r"^txbatch record ([0-9a-f]*): ?(.*)$", re.MULTILINE)
 # Of what is said of a record, where it is; what follows has its values.
 _PLACE = re.compile(r"^.*?, line [\d,]+(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?")
 _PATH_NOT_FOUND = "42K03"
-
-
-class FunctionFailed(TransientError, code="TX419"):
-    """A Python function of the job raised. `record` is a digest of its record; empty: it may be no record's fault."""
-
-    record = ""
-
-    @classmethod
-    def of(cls, text: str, record: str) -> FunctionFailed:
-        """Return the error with the record's digest."""
-        failed = cls(text)
-        failed.record = record
-        return failed
 
 
 class Unshown(Exception):

@@ -1,5 +1,7 @@
 """Errors of batches, attempts and commits (TX4..), and of states in other databases (TX5..)."""
 
+from __future__ import annotations
+
 from txbatch.core.errors.base import DefinitionError, TerminalError, TransientError
 
 
@@ -75,6 +77,19 @@ class SparkFailed(TransientError, code="TX418"):
     """Spark raised an error that txbatch has no words for."""
 
 
+class FunctionFailed(TransientError, code="TX419"):
+    """A Python function of the job raised. `record` is a digest of its record; empty: it may be no record's fault."""
+
+    record = ""
+
+    @classmethod
+    def of(cls, text: str, record: str) -> FunctionFailed:
+        """Return the error with the record's digest."""
+        failed = cls(text)
+        failed.record = record
+        return failed
+
+
 class TaskEnded(TransientError, code="TX420"):
     """The task was ended before its work was done."""
 
@@ -93,3 +108,7 @@ class DatabasesDisagree(TerminalError, code="TX503"):
 
 class NotAnotherDatabase(DefinitionError, code="TX504"):
     """A state apart cannot have this feature."""
+
+
+class StateDiffers(TerminalError, code="TX505"):
+    """A state apart has what another attempt of the batch brought, and the newest attempt brings something else."""
