@@ -16,6 +16,7 @@ from txbatch.core.errors import (
     BrokenChain,
     LeaseHeld,
     NewerFormat,
+    NotEmitted,
     StaleAttempt,
     TerminalError,
     TransientError,
@@ -107,7 +108,7 @@ class Steps:
         name = self.job.topology.name
         batch = self.ledger.head(name, run).own or self.ledger.committed_by(name, run)
         if batch is None:
-            raise TerminalError(f"{name}: {run.name} has no batch; clear the task initialize_transaction")
+            raise NotEmitted(f"{name}: {run.name} has no batch; clear the task initialize_transaction")
         return batch
 
     def emit_batch(self, batch: Batch, run: Run, submit: Submit) -> Batch:
@@ -227,7 +228,7 @@ class Steps:
         """Return what the ledger has of the newest attempt; TerminalError when that is no manifest."""
         assignment, manifest = self.ledger.newest_attempt(batch)
         if manifest is None:
-            raise TerminalError(
+            raise NotEmitted(
                 f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
             )
         return assignment, manifest
