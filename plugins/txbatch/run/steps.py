@@ -14,6 +14,7 @@ from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import (
     BrokenChain,
+    EmissionFailed,
     LeaseHeld,
     NewerFormat,
     NotEmitted,
@@ -21,6 +22,7 @@ from txbatch.core.errors import (
     TerminalError,
     TransientError,
     TxbatchError,
+    Unexpected,
     error_of,
 )
 from txbatch.core.naming import naming_stream
@@ -162,9 +164,7 @@ class Steps:
             try:
                 self.job.topology.streams[name].spout.check_plan(planned.plan)
             except TransientError as error:
-                raise TransientError(
-                    f"{topology}: txid {txid}: {advice.of_open(str(error), topology, txid)}"
-                ) from error
+                raise error.retold(f"{topology}: txid {txid}: {advice.of_open(error.text, topology, txid)}") from error
 
     def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> tuple[Batch, Manifest]:
         """Give the ledger what an attempt read and wrote; return its batch as it is then, and that."""
@@ -302,4 +302,4 @@ def _said_by_job(folder: AttemptFolder, assignment: Assignment, error: Exception
     if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
         return error
     message = advice.of_open(said["message"], assignment.topology, assignment.attempt.txid)
-    return error_of(message, TerminalError if said["kind"] == "terminal" else TransientError)
+    return error_of(message, Unexpected if said["kind"] == "terminal" else EmissionFailed)

@@ -51,6 +51,14 @@ class TxbatchError(Exception):
     def __str__(self) -> str:
         return f"{self.code} ({self.kind}): {self.text}"
 
+    def retold(self, text: object) -> TxbatchError:
+        """Return an error of the same situation with another text, such as one that names the batch, too.
+
+        >>> TransientError("txid 8 waits").retold("shop: txid 8 waits")
+        TransientError('shop: txid 8 waits')
+        """
+        return self.by_code[self.code](text)
+
 
 class TerminalError(TxbatchError, code="TX001"):
     """No retry helps: something must be changed first. A job's own code may raise this error."""
