@@ -88,7 +88,7 @@ class Rebuilder:
         try:
             found = self.rebuilds.swap(rebuild, self.steps.job.topology)
         except Unavailable as error:
-            found = Watched(str(error))
+            found = Watched(error.text)
         if last and isinstance(found, Watched):
             raise Unavailable(
                 f"{rebuild}: all is counted, and cannot be swapped while others read: {found.by}; call it again"

@@ -47,7 +47,7 @@ class Collector:
             try:
                 yield self._folded(past, keep, dry_run=dry_run or past.rebuild is not None)
             except NotFoldable as error:
-                yield _row(topology, keep, past.horizon, past.horizon) | {"waits_for": str(error)}
+                yield _row(topology, keep, past.horizon, past.horizon) | {"waits_for": error.text}
 
     def _policy(self, topology: str) -> Keep:
         keep = self.retention.policy(topology)

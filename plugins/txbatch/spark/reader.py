@@ -99,7 +99,7 @@ class BatchReader:
                         f"{self}: {error}; a restate counts whole or not at all: try again when partition {partition!r} can be "
                         "read, or abort it and restate with --accept-missing"
                     ) from error
-                holes[partition] = str(error)
+                holes[partition] = error.text
         self.planned = self.planned.only(self._frames)
         if self._emitter is not spout or not spout.reads_by_partition:
             self._frames = {}  # `emit_batch` reads them in its own way

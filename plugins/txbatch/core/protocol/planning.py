@@ -180,7 +180,7 @@ def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
                 raise PartitionUnreadable(
                     f"txid {asked.position} is counted again whole or not at all: {error}; or say --accept-missing"
                 ) from error
-            missing[name] = str(error)
+            missing[name] = error.text
     planned = {**ranges.rest, "partitions": found, **({"unreadable": missing} if missing else {})}
     _check_json(stream, planned)
     _check_ranges(stream, planned)
