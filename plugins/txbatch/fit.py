@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from txbatch.core.errors import TerminalError, TransientError
+from txbatch.core.errors import PackageMisfit, PackageMissing
 from txbatch.places import install
 
 # By extra, as pyproject.toml asks for them; of the Spark provider what an Airflow of one's own may have.
@@ -38,11 +38,11 @@ def check_version(extra: str, package: str, found: str | None) -> str:
 
     needed = NEEDED[extra][package]
     if found is None:
-        raise TransientError(
+        raise PackageMissing(
             f"{package} is not installed beside txbatch, which needs {package}{needed}; {install(extra)}"
         )
     if not SpecifierSet(needed).contains(found, prereleases=True):
-        raise TerminalError(
+        raise PackageMisfit(
             f"{package} {found} does not fit txbatch, which needs {package}{needed}; run `pip install '{package}{needed}'`"
         )
     return found
@@ -52,7 +52,7 @@ def _check_client(pyspark: str) -> None:
     """Refuse a pyspark whose files another version of pyspark-client has overwritten."""
     client = installed("pyspark-client")
     if client not in (None, pyspark):
-        raise TerminalError(
+        raise PackageMisfit(
             f"pyspark-client {client} has overwritten files of pyspark {pyspark}, both must have one version; run "
             f"`pip install --force-reinstall --no-deps pyspark=={client}`"
         )

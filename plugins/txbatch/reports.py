@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from txbatch import settings
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import InvalidKey
 from txbatch.core.topology.nodes import LiveLookup
 from txbatch.core.topology.topology import Topology
 from txbatch.direct.queries import answers
@@ -263,7 +263,7 @@ def _parts(key: Key) -> tuple[str, ...]:
 def _text(part: Any) -> str:
     """Return a column of a key as PostgreSQL reads it. TerminalError for None, which no key holds."""
     if part is None:
-        raise TerminalError("None is no part of a key: name a value")
+        raise InvalidKey("None is no part of a key: name a value")
     return f"\\x{bytes(part).hex()}" if isinstance(part, bytes | bytearray | memoryview) else str(part)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from txbatch import failpoints
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidSetting
 from txbatch.core.records.fields import encodable
 from txbatch.embedded import postgres
 from txbatch.places import in_checkout, is_project
@@ -50,7 +50,7 @@ class Settings:
         name = f"{DATABASE_URL}_{database.upper()}"
         url = given(name) or self.connections(database)
         if not url:
-            raise DefinitionError(
+            raise InvalidSetting(
                 f"database {database!r}, where a state is kept apart, is not known here: set {name}, or the Airflow "
                 f"connection txbatch_{database}"
             )
@@ -66,11 +66,11 @@ def given(name: str) -> str | None:
     if value is None:
         return None
     if not value.strip():
-        raise DefinitionError(f"{name} is set and empty: give it a value, or unset it")
+        raise InvalidSetting(f"{name} is set and empty: give it a value, or unset it")
     if value != value.strip():
-        raise DefinitionError(f"{name} begins or ends with a blank or a line's end: take that away")
+        raise InvalidSetting(f"{name} begins or ends with a blank or a line's end: take that away")
     if not encodable(value):
-        raise DefinitionError(f"{name} is not UTF-8: give it another value, or unset it")
+        raise InvalidSetting(f"{name} is not UTF-8: give it another value, or unset it")
     return value
 
 
@@ -81,12 +81,12 @@ def home() -> Path:
     """
     named = given(HOME)
     if named is not None and named.startswith("~"):
-        raise DefinitionError(f"{HOME} is {named!r}: only a shell knows what ~ is; write the whole path")
+        raise InvalidSetting(f"{HOME} is {named!r}: only a shell knows what ~ is; write the whole path")
     if named is not None and not Path(named).is_absolute():
-        raise DefinitionError(f"{HOME} is {named!r}, another folder wherever a command runs; write the whole path")
+        raise InvalidSetting(f"{HOME} is {named!r}, another folder wherever a command runs; write the whole path")
     folder = Path(named or _default_home()).resolve()
     if folder == folder.parent:
-        raise DefinitionError(f"{HOME} is {named!r}, the root of a filesystem: name a folder in it")
+        raise InvalidSetting(f"{HOME} is {named!r}, the root of a filesystem: name a folder in it")
     check_fit(folder)
     return folder
 
@@ -94,7 +94,7 @@ def home() -> Path:
 def check_fit(folder: Path) -> None:
     """Raise DefinitionError for a home folder whose path Spark would take for a pattern."""
     if _UNFIT.search(str(folder)):
-        raise DefinitionError(
+        raise InvalidSetting(
             f"{str(folder)!r} cannot be the home folder: Spark cannot do with a control character or one of {_PATTERN} in its "
             f"path; set {HOME} to another one"
         )
@@ -134,7 +134,7 @@ def _check_failpoints() -> None:
     try:
         failpoints.armed()
     except ValueError as error:
-        raise DefinitionError(str(error)) from error
+        raise InvalidSetting(str(error)) from error
 
 
 def _staging(uri: str) -> str:
@@ -144,12 +144,12 @@ def _staging(uri: str) -> str:
     on its command line, logs and errors show it.
     """
     if _WITH_PASSWORD.search(uri):
-        raise DefinitionError(
+        raise InvalidSetting(
             f"{STAGING} has a password in it: write it without one, and give it by the store's own settings (AWS_..., HADOOP_...)"
         )
     staging = uri.rstrip("/")
     if not staging or staging.endswith(":"):
-        raise DefinitionError(f"{STAGING} is {uri!r}, the root of a filesystem: name a folder in it")
+        raise InvalidSetting(f"{STAGING} is {uri!r}, the root of a filesystem: name a folder in it")
     return staging
 
 

@@ -93,7 +93,7 @@ def test_a_field_that_is_not_there_of_what_is_said_of_a_state() -> None:
 
 
 def refused(stream: Stream, says: str) -> None:
-    with pytest.raises(DefinitionError, match=f"^stream 'lines': {re.escape(says)}"):
+    with pytest.raises(DefinitionError, match=rf"^TX103 \(no retry helps\): stream 'lines': {re.escape(says)}"):
         check_expressions(stream.topology)  # type: ignore[arg-type]
 
 

@@ -50,7 +50,7 @@ def test_what_is_written_to_a_job_file_after_it_was_loaded_is_not_emitted(tmp_pa
     job(tmp_path, GOOD.format(name="t").replace("Count()", "Count('word')"))
     with ExitStack() as ending:
         assert not Driver(load_job(str(loaded.path)).topology, loaded.path, ending).emit(folder)
-    says = "job.py is not what was planned for t 1:1: it changed since; emit again"
+    says = "TX117 (try again): job.py is not what was planned for t 1:1: it changed since; emit again"
     assert folder.read_error() == {"kind": "transient", "message": says}
 
 
@@ -96,9 +96,9 @@ def test_a_file_that_would_be_imported_in_the_place_of_a_module_is_refused(tmp_p
     job(tmp_path, GOOD.format(name="t"))
     job(tmp_path, GOOD.format(name="t"), name)
     like = "is named like a module of Python or Spark, and would be imported in its place: rename it"
-    with pytest.raises(DefinitionError, match=f"^{name} {like}"):
+    with pytest.raises(DefinitionError, match=rf"^TX102 \(no retry helps\): {name} {like}"):
         load_job(name, tmp_path)
-    with pytest.raises(DefinitionError, match=f"^{name} beside job.py {like}"):
+    with pytest.raises(DefinitionError, match=rf"^TX102 \(no retry helps\): {name} beside job.py {like}"):
         load_job("job.py", tmp_path)
 
 

@@ -176,10 +176,10 @@ def test_the_driver_refuses_another_job_of_the_same_file(
         return error["message"]
 
     assert "state 's', differs" in said(here)
-    assert said(job.loaded()) == "far enough"
-    assert said(None) == "far enough", "an assignment of an older version has nothing to compare"
+    assert said(job.loaded()) == "TX002 (try again): far enough"
+    assert said(None) == "TX002 (try again): far enough", "an assignment of an older version has nothing to compare"
     capsys.readouterr()
-    assert said(Loaded("3.9", here.parts, [])) == "far enough"
+    assert said(Loaded("3.9", here.parts, [])) == "TX002 (try again): far enough"
     assert "not compared: Spark's driver has Python" in capsys.readouterr().out
 
 

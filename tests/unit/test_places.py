@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from txbatch.cli.main import main
 from txbatch.cli.project import starter
-from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.errors import DefinitionError, PackageMissing
 from txbatch.places import is_project
 
 
@@ -31,7 +31,9 @@ def test_a_package_that_is_missing_is_told_in_one_line(command: str, monkeypatch
     monkeypatch.setitem(sys.modules, "txbatch.local", None)
     called = CliRunner().invoke(main, [command])
     assert (called.exit_code, called.stdout) == (1, "")
-    assert called.stderr == "txbatch: txbatch.local is not installed beside txbatch; run `make setup`\n"
+    assert (
+        called.stderr == "txbatch: TX808 (try again): txbatch.local is not installed beside txbatch; run `make setup`\n"
+    )
 
 
 def test_up_needs_airflow_however_it_is_called(
@@ -40,12 +42,12 @@ def test_up_needs_airflow_however_it_is_called(
     from txbatch.local import up
 
     def refuse(extra: str) -> str:
-        raise TransientError(f"{extra} is not installed")
+        raise PackageMissing(f"{extra} is not installed")
 
     monkeypatch.setattr(up, "check_fit", refuse, raising=False)
     monkeypatch.setattr(up.settings, "home", lambda: pytest.fail("went on"))
     assert up.main() == 1
-    assert capsys.readouterr().err == "make up: airflow is not installed\n"
+    assert capsys.readouterr().err == "make up: TX808 (try again): airflow is not installed\n"
 
 
 def test_a_copy_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_read_does_not_hide_why_an_attempt_failed(
 
     with pytest.raises(TransientError, match="spark-submit ended with 1"):
         steps.emit_batch(batch, run("1"), submit)
-    assert noted == ["spark-submit ended with 1"]
+    assert noted == ["TX002 (try again): spark-submit ended with 1"]
 
 
 @dataclass(frozen=True, slots=True)

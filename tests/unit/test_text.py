@@ -38,7 +38,11 @@ def test_what_is_long_is_cut_and_says_how_long_it_was(text: str) -> None:
     assert len(told) == LENGTH_MAX
     assert told.endswith(f"... ({len(text):,} characters)")
     assert one_line(told) == told
-    assert str(TransientError(text)) == told
+    error = str(TransientError(text))
+    assert len(error) == LENGTH_MAX
+    assert error.endswith(f"... ({len(text):,} characters)")
+    assert one_line(error) == error
+    assert str(TransientError(error)) == error
 
 
 def test_several_lines_are_cut_each_and_in_all() -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import EmissionFailed, TaskEnded, TransientError
 from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission, emits_nothing
 from txbatch.launch.submission import Submission, application, is_short
@@ -69,7 +69,7 @@ class Application:
         """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
         self.emit_bulk([(folder, assignment)])
         if folder.read_error() is not None:
-            raise TransientError(f"{_name(assignment)}: it failed; Spark's output above says why")
+            raise EmissionFailed(f"{_name(assignment)}: it failed; Spark's output above says why")
 
     def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Run the job once for several attempts; what became of each, its folder says. TransientError when Spark ends before."""
@@ -88,12 +88,12 @@ class Application:
     def wait(self) -> None:
         """Until what was begun is done. TransientError when Spark ends before."""
         if self._running is None:
-            raise TransientError(f"{self._at_work}: it was ended before it was done")
+            raise TaskEnded(f"{self._at_work}: it was ended before it was done")
         try:
             if not self._running.wait():
                 raise emits_nothing(self.job)
         except TransientError as error:
-            raise TransientError(f"{self._at_work}: {error}") from error
+            raise EmissionFailed(f"{self._at_work}: {error}") from error
 
     @property
     def stage(self) -> str:
@@ -131,7 +131,7 @@ class Application:
 
     def _started(self, folders: Sequence[str], assignment: Assignment, short: bool) -> _Running:
         if self.killed:
-            raise TransientError(f"{assignment.topology} {assignment.attempt}: this task is being ended")
+            raise TaskEnded(f"{assignment.topology} {assignment.attempt}: this task is being ended")
         log.info("%s %s: starting Spark", assignment.topology, assignment.attempt)
         return self._launched(_name(assignment), folders, assignment.code, short=short)
 
@@ -194,7 +194,7 @@ class _Running:
             self._end_after(error)
             if self.failure is None and not self._heard:
                 return False
-            raise TransientError(str(self.failure or "Spark ended before it was done")) from self.failure
+            raise EmissionFailed(str(self.failure or "Spark ended before it was done")) from self.failure
         self.busy, self._heard = False, True
         return True
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from txbatch.core.batch.heartbeat import Heartbeat, of_several
 from txbatch.core.batch.manifest import ReadPartition, StagedState
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import NewerFormat, TransientError
+from txbatch.core.errors import EmissionFailed, NewerFormat, TransientError
 from txbatch.core.protocol.bulk import BATCHES_MAX, as_one_assignment
 from txbatch.core.topology.topology import Topology
 from txbatch.spark.aggregate import BatchAggregator
@@ -140,7 +140,7 @@ def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) 
     assignments = [assignment for _, assignment in attempts]
     fused = as_one_assignment(topology, assignments)
     if fused is None:
-        raise TransientError(f"{topology.name}: these batches cannot be read together")
+        raise EmissionFailed(f"{topology.name}: these batches cannot be read together")
     with ExitStack() as emitters:
         readers = {
             name: emitters.enter_context(open_bulk(spark, topology.streams[name], fused, assignments))

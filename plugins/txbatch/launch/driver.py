@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from txbatch.core.batch.loaded import check_same
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import PartitionUnreadable, SparkFailed, TerminalError, TransientError
+from txbatch.core.errors import JobLoadsDifferently, PartitionUnreadable, SparkFailed, TerminalError
 from txbatch.core.text import how_many, safe_lines
 from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.late import check_kept_aside
@@ -185,7 +185,7 @@ class Driver:
     def _check(self, assignment: Assignment) -> None:
         topology = self.topology.check()
         if assignment.topology != topology.name or assignment.code != self.code:
-            raise TransientError(
+            raise JobLoadsDifferently(
                 f"{self.job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; "
                 "emit again"
             )

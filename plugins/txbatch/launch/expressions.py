@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import UnknownField
 from txbatch.core.records.fields import Field
 from txbatch.core.topology.nodes import (
     Aggregate,
@@ -87,11 +87,11 @@ def names(sql: str) -> list[str]:
     return [part.name for part in columns if part.name.lower() not in _FUNCTIONS]
 
 
-def _unknown(expression: Expression, name: str) -> DefinitionError:
+def _unknown(expression: Expression, name: str) -> UnknownField:
     known = [field.name for field in expression.fields]
     near = get_close_matches(name.lower(), {each.lower(): each for each in known}, 1)
     meant = next((f"; did you mean {each!r}?" for each in known if each.lower() in near), "")
-    return DefinitionError(
+    return UnknownField(
         f"stream {expression.stream!r}: {expression.operation} {expression.sql!r} reads {name!r}, which is no field there; "
         f"it has {', '.join(known)}{meant}"
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from txbatch.core.batch.loaded import Loaded
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, JobNotFound, JobNotLoaded, MissingPart, NameTaken
 from txbatch.core.records.own_code import lies_in
 from txbatch.core.text import one_line, text_of
 from txbatch.core.topology.digests import loaded
@@ -65,9 +65,7 @@ def load_job(name: str, root: Path | None = None) -> Job:
     topologies = {id(each): each for each in found if issubclass(type(each), Topology)}  # `__class__` may raise
     if len(topologies) != 1:
         names = ", ".join(sorted(each.name for each in topologies.values())) or "none"
-        raise DefinitionError(
-            f"job file {path.name} must define exactly one topology at module level; it defines {names}"
-        )
+        raise JobNotFound(f"job file {path.name} must define exactly one topology at module level; it defines {names}")
     (topology,) = topologies.values()
     return Job(name, path, topology.check(), code)
 
@@ -79,8 +77,8 @@ def _found(name: str, root: Path | None) -> Path:
             return path
         wrong = "is a folder" if path.is_dir() else "is not a Python file" if path.exists() else "does not exist"
     except (OSError, ValueError, RuntimeError) as error:  # too long, U+0000, a link to itself
-        raise DefinitionError(f"job file {name!r} cannot be found: {error}") from None
-    raise DefinitionError(f"job file {path} {wrong}; give the path of a job, such as jobs/word_count.py")
+        raise JobNotFound(f"job file {name!r} cannot be found: {error}") from None
+    raise JobNotFound(f"job file {path} {wrong}; give the path of a job, such as jobs/word_count.py")
 
 
 def _check_names(job: Path) -> None:
@@ -88,7 +86,7 @@ def _check_names(job: Path) -> None:
     for file in sorted(job.parent.glob("*.py"), key=lambda file: file != job):
         if file.stem in _TAKEN:
             beside = "" if file == job else f" beside {job.name}"
-            raise DefinitionError(
+            raise NameTaken(
                 f"{file.name}{beside} is named like a module of Python or Spark, and would be imported in its place: rename it"
             )
 
@@ -98,7 +96,7 @@ def code_digest(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise DefinitionError(f"job file {path} cannot be read: {error.strerror}") from error
+        raise JobNotFound(f"job file {path} cannot be read: {error.strerror}") from error
 
 
 def _words(file: Path) -> set[str]:
@@ -120,9 +118,9 @@ def check_emission(job: Job) -> None:
         raise emits_nothing(job)
 
 
-def emits_nothing(job: Job) -> DefinitionError:
+def emits_nothing(job: Job) -> MissingPart:
     """Spark would run the file, or did, and nothing came of it."""
-    return DefinitionError(f"job file {job.path.name} emits nothing when Spark runs it; let it end with `{LAST_LINES}`")
+    return MissingPart(f"job file {job.path.name} emits nothing when Spark runs it; let it end with `{LAST_LINES}`")
 
 
 def check_dag_files(folder: Path) -> str:
@@ -131,7 +129,7 @@ def check_dag_files(folder: Path) -> str:
     for file in files:
         text = file.read_bytes().lower()
         if b"txbatch" in text and not (b"airflow" in text and (b"dag" in text or b"asset" in text)):
-            raise DefinitionError(
+            raise MissingPart(
                 f"{file.relative_to(folder)}: Airflow passes over files without the words airflow and dag, in silence; "
                 "begin it with a docstring that says Airflow DAG"
             )
@@ -143,7 +141,7 @@ def _load(path: Path) -> ModuleType:
     name = f"txbatch_job_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise DefinitionError(f"job file {path.name} is not a Python file")
+        raise JobNotFound(f"job file {path.name} is not a Python file")
     module = module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
@@ -151,14 +149,14 @@ def _load(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SystemExit as error:
-        raise DefinitionError(
+        raise JobNotLoaded(
             f"job file {path.name} ends the program when it is loaded; call emit(topology) only below "
             '`if __name__ == "__main__":`'
         ) from error
     except (DefinitionError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise DefinitionError(
+        raise JobNotLoaded(
             f"job file {path.name} cannot be loaded: {type(error).__name__}: {one_line(error)}{_line(path, error)}{_meant(error)}"
         ) from error
     return module

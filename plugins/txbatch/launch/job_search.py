@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from txbatch.core.definition.job_rules import Jobs
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import JobNotFound
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import Job, load_job
 from txbatch.postgres.reading.ledger_reader import LedgerReader
@@ -21,12 +21,12 @@ def job_above(folder: Path, topology: str, file: str, or_else: str = "") -> Job:
     """
     root = next((each for each in (folder, *folder.parents) if (each / file).is_file()), None)
     if root is None:
-        raise DefinitionError(
+        raise JobNotFound(
             f"the job file of {topology}, {file}, is neither here nor in a folder above; go to the project's folder{or_else}"
         )
     job = load_job(file, root)
     if job.topology.name != topology:
-        raise DefinitionError(
+        raise JobNotFound(
             f"job file {job.path} defines topology {job.topology.name} by now; give the file of {topology}"
         )
     return job

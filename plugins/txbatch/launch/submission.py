@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import EmissionFailed, PackageMissing
 from txbatch.core.protocol import bulk
 from txbatch.embedded import java
 from txbatch.fit import check_fit
@@ -140,7 +140,7 @@ def _spark_home() -> Path:
     spec = find_spec("pyspark")
     check_fit("spark")
     if spec is None or spec.origin is None:
-        raise TransientError(f"pyspark is damaged: it cannot be imported; {install('spark')}")
+        raise PackageMissing(f"pyspark is damaged: it cannot be imported; {install('spark')}")
     return Path(spec.origin).parent
 
 
@@ -193,17 +193,17 @@ class SparkSubmit:
             self._process.kill()
 
 
-def ended(code: int) -> TransientError:
+def ended(code: int) -> EmissionFailed:
     """Return the error that spark-submit's exit code stands for: its own signal, or, above 128, the driver's."""
     number = -code if code < 0 else code - 128
     if number not in {each.value for each in signal.Signals}:
-        return TransientError(f"spark-submit ended with {code}; its output above says why")
+        return EmissionFailed(f"spark-submit ended with {code}; its output above says why")
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
-        return TransientError(
+        return EmissionFailed(
             f"Spark was killed ({name}; out of memory?); try again, with more memory if it happens again"
         )
-    return TransientError(f"Spark was ended ({name}); try again")
+    return EmissionFailed(f"Spark was ended ({name}); try again")
 
 
 def spark_environment() -> dict[str, str]:

@@ -14,7 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from txbatch.core.aggregates.python_combiner import OwnCombiner
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import CannotTravel
 from txbatch.core.records.own_code import lies_in
 from txbatch.core.text import one_line
 from txbatch.core.topology.nodes import Filter
@@ -38,7 +38,7 @@ def check_travelling(topology: Topology, job: Path) -> None:
     ship_by_value(pickler, job)
     for of, function in functions:
         if why := _why_not(pickler, function, own_folders(job)):
-            raise DefinitionError(f"{of} cannot be sent to Spark's executors: {why}; {_WAY}")
+            raise CannotTravel(f"{of} cannot be sent to Spark's executors: {why}; {_WAY}")
 
 
 def _functions(topology: Topology) -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from txbatch.arrow import arrow_array
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import Incomplete, TransientError
+from txbatch.core.errors import Incomplete, StagingUnreadable
 from txbatch.core.records.fields import Field
 from txbatch.memory.stored import Partials
 
@@ -94,7 +94,7 @@ class MemoryFolder:
     def read_heartbeat(self) -> Heartbeat:
         """Read whether the attempt may go on; TransientError when the folder does not say."""
         if (content := self._content) is None or content.heartbeat is None:
-            raise TransientError(f"{self.uri} has no heartbeat; emit again")
+            raise StagingUnreadable(f"{self.uri} has no heartbeat; emit again")
         return content.heartbeat
 
     def write_result(self, manifest: Manifest, partials: Partials) -> None:

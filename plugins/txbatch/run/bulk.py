@@ -12,7 +12,7 @@ from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.errors import EmissionFailed, TxbatchError
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.ports import Application
 from txbatch.core.text import how_many, list_txids
@@ -154,7 +154,7 @@ def _started(
 def _check_staged(folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None) -> None:
     """Raise what the job failed with where an attempt did not get as far as its manifest."""
     if not folder.said_something() or folder.read_error() is not None:
-        raise failure or TransientError(f"{assignment.topology} {assignment.attempt}: it was not emitted with others")
+        raise failure or EmissionFailed(f"{assignment.topology} {assignment.attempt}: it was not emitted with others")
 
 
 @contextmanager

@@ -17,7 +17,14 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, Restate, Run
 from txbatch.core.corrections.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
 from txbatch.core.corrections.verify import Again, EmitAgain
-from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable, Unverifiable
+from txbatch.core.errors import (
+    LeaseHeld,
+    RebuildStopped,
+    RecordsGone,
+    TxbatchError,
+    Unavailable,
+    Unverifiable,
+)
 from txbatch.core.protocol import bulk, planning, restate
 from txbatch.core.protocol.bulk_size import JobSize
 from txbatch.core.protocol.ledger import PositionVersion
@@ -81,7 +88,7 @@ class Rebuilder:
         try:
             found = self.rebuilds.swap(rebuild, self.steps.job.topology)
         except Unavailable as error:
-            found = Watched(str(error))
+            found = Watched(error.text)
         if last and isinstance(found, Watched):
             raise Unavailable(
                 f"{rebuild}: all is counted, and cannot be swapped while others read: {found.by}; call it again"
@@ -148,7 +155,7 @@ class Rebuilder:
                 return None
             again = self.emitter.emit(self.steps.job.topology.name, version.txid, planned.plan, version.position)
         except (RecordsGone, Unverifiable) as error:
-            raise TerminalError(
+            raise RebuildStopped(
                 f"{rebuild}: {_of(version)} cannot be counted by the job as it is now: {error}. The states go on as they are: "
                 f"mend the job, `txbatch rebuild {rebuild.topology} --cancel` and begin again; or the source, and call it again"
             ) from error

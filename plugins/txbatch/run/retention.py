@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from txbatch.core.corrections.retention import Past, Retention
 from txbatch.core.corrections.window_retention import Windows
-from txbatch.core.errors import DefinitionError, NotFoldable
+from txbatch.core.errors import InvalidRetention, NotFoldable
 from txbatch.core.state.keep import Keep, describe_keep
 from txbatch.run.windows import leave
 
@@ -47,12 +47,12 @@ class Collector:
             try:
                 yield self._folded(past, keep, dry_run=dry_run or past.rebuild is not None)
             except NotFoldable as error:
-                yield _row(topology, keep, past.horizon, past.horizon) | {"waits_for": str(error)}
+                yield _row(topology, keep, past.horizon, past.horizon) | {"waits_for": error.text}
 
     def _policy(self, topology: str) -> Keep:
         keep = self.retention.policy(topology)
         if keep is None:
-            raise DefinitionError(
+            raise InvalidRetention(
                 f"{topology} is kept for ever by its job: say what stays, --keep-txids N or --keep-days N; or in the job, "
                 f"Topology({topology!r}, keep=Keep(days=90))"
             )

@@ -14,12 +14,15 @@ from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import (
     BrokenChain,
+    EmissionFailed,
     LeaseHeld,
     NewerFormat,
+    NotEmitted,
     StaleAttempt,
     TerminalError,
     TransientError,
     TxbatchError,
+    Unexpected,
     error_of,
 )
 from txbatch.core.naming import naming_stream
@@ -107,7 +110,7 @@ class Steps:
         name = self.job.topology.name
         batch = self.ledger.head(name, run).own or self.ledger.committed_by(name, run)
         if batch is None:
-            raise TerminalError(f"{name}: {run.name} has no batch; clear the task initialize_transaction")
+            raise NotEmitted(f"{name}: {run.name} has no batch; clear the task initialize_transaction")
         return batch
 
     def emit_batch(self, batch: Batch, run: Run, submit: Submit) -> Batch:
@@ -161,9 +164,7 @@ class Steps:
             try:
                 self.job.topology.streams[name].spout.check_plan(planned.plan)
             except TransientError as error:
-                raise TransientError(
-                    f"{topology}: txid {txid}: {advice.of_open(str(error), topology, txid)}"
-                ) from error
+                raise error.retold(f"{topology}: txid {txid}: {advice.of_open(error.text, topology, txid)}") from error
 
     def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> tuple[Batch, Manifest]:
         """Give the ledger what an attempt read and wrote; return its batch as it is then, and that."""
@@ -227,7 +228,7 @@ class Steps:
         """Return what the ledger has of the newest attempt; TerminalError when that is no manifest."""
         assignment, manifest = self.ledger.newest_attempt(batch)
         if manifest is None:
-            raise TerminalError(
+            raise NotEmitted(
                 f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
             )
         return assignment, manifest
@@ -301,4 +302,4 @@ def _said_by_job(folder: AttemptFolder, assignment: Assignment, error: Exception
     if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
         return error
     message = advice.of_open(said["message"], assignment.topology, assignment.attempt.txid)
-    return error_of(message, TerminalError if said["kind"] == "terminal" else TransientError)
+    return error_of(message, Unexpected if said["kind"] == "terminal" else EmissionFailed)

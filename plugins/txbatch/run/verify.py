@@ -134,7 +134,7 @@ class Verifier:
         except Unverifiable as error:
             changed = self.differs(self.job.topology, recorded)
             again = self._restate(recorded) if changed and error.restates else None
-            return _with(told, Outcome.UNVERIFIABLE, reason=str(error), changed=changed, restate=again)
+            return _with(told, Outcome.UNVERIFIABLE, reason=error.text, changed=changed, restate=again)
 
     def _compared(self, recorded: Recorded, told: Finding) -> Finding:
         folded = self.books.foldable(self.job.topology, recorded)
@@ -190,7 +190,7 @@ class Verifier:
             check_read(recorded, again.manifest)
         except Unverifiable as error:
             # What the interval has now says it; the first file that differs may be another interval's.
-            told = came if came and readable else "; ".join(dict.fromkeys(filter(None, [came, str(error)])))
+            told = came if came and readable else "; ".join(dict.fromkeys(filter(None, [came, error.text])))
             raise Unverifiable(told, restates=readable) from error
         return again, came
 
@@ -256,7 +256,7 @@ class Verifier:
         try:
             return self.books.recount(self.job.topology, state, partials, max(positions, default=0))
         except TxbatchError as error:
-            return Compared(state, why_not=str(error))
+            return Compared(state, why_not=error.text)
 
 
 def _why_not_recounted(asked: Asked, found: Sequence[Finding], *, removable: bool) -> str | None:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.errors import HalfCommitted, StaleAttempt, StateAhead, TakenBack, TerminalError
+from txbatch.core.errors import (
+    DatabasesDisagree,
+    HalfCommitted,
+    StaleAttempt,
+    StateAhead,
+    StateDiffers,
+    TakenBack,
+)
 from txbatch.core.state.state import StateKind
 
 
@@ -99,12 +106,12 @@ def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None
     """
     committed = ledger.committed
     if committed is not None and last.txid <= committed and not last.applied(committed):
-        raise TerminalError(
+        raise DatabasesDisagree(
             f"{where} is at txid {last.txid}, but the ledger has committed txid {committed} there: the database was set "
             "back; restore it to a later time, or drop the topology and run it again from the start"
         )
     if not ledger.knows_last:
-        raise StateAhead(
+        raise DatabasesDisagree(
             f"{where} holds attempt {last.attempt}, which the ledger does not know: the ledger was set back; restore both "
             "databases to the same time, or drop the topology and run it again from the start"
         )
@@ -113,7 +120,7 @@ def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None
 def check_same_partials(where: str, last: LastWriter, attempt: TransactionAttempt, digest: str | None) -> None:
     """Raise TerminalError if a replay brings a transactional state other partials than those it has."""
     if digest != last.digest:
-        raise TerminalError(
+        raise StateDiffers(
             f"{where} holds what attempt {last.attempt} brought, attempt {attempt} brings something else: the source or the "
             "job changed under its txid; put it back as it was and emit again"
         )

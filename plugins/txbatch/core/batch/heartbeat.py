@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import StagingUnreadable
 from txbatch.core.formats import check_format
 
 FORMAT = 1  # written down from format 2 on
@@ -61,7 +61,7 @@ def of_several(heartbeats: Iterable[Heartbeat]) -> Heartbeat:
         if not last.superseded:
             break
     if last is None:
-        raise TransientError("no attempt has a heartbeat any more")
+        raise StagingUnreadable("no attempt has a heartbeat any more")
     return last
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.errors import JobDiffers, JobLoadsDifferently
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ def check_same(asked: Loaded, here: Loaded, given: Container[str], of: str) -> N
     what = f"{of}: the job is another one in Spark than where it was checked: {differs}, differs"
     missing = [name for name in asked.variables if name not in given]
     if missing:
-        raise DefinitionError(
+        raise JobDiffers(
             f"{what}; the job's files name {', '.join(missing)}, which Spark was not given: name what Spark needs in "
             "TXBATCH_SPARK_ENVIRONMENT (docs/security.md), or read no such variable while the job is loaded"
         )
-    raise TransientError(
+    raise JobLoadsDifferently(
         f"{what}; emit again, and if that helps not, let the job load alike each time: by no clock, no __name__, and by no "
         "variable or file that is another one in Spark"
     )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from txbatch.core.batch.plan import Range
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
+from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
 from txbatch.core.formats import check_format
 
 FORMAT = 1
@@ -257,7 +257,7 @@ def check_same_records(
             for partition, expected in partitions.items():
                 found = manifest.streams.get(stream, {}).get(partition)
                 if found != expected:
-                    raise Incomplete(
+                    raise ReadDifferently(
                         f"{manifest.topology} {manifest.attempt}: partition {partition or stream!r} was read differently: "
                         f"attempt {other.attempt} found {expected}, this one {found}; the source changed under its txid: "
                         "restore it, or use an opaque spout with opaque state"

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidPlan, InvalidSchedule, WhyMissing
 from txbatch.core.formats import check_format
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ class Interval:
 
     def __post_init__(self) -> None:
         if not all(isinstance(each, datetime) for each in (self.start, self.end)):
-            raise DefinitionError(
+            raise InvalidSchedule(
                 f"interval {self.start!r}/{self.end!r} is not one: give two datetimes, both with a zone"
             )
         if self.start.tzinfo is None or self.end.tzinfo is None:
-            raise DefinitionError(f"interval {self.start}/{self.end} is not one: give both with a zone")
+            raise InvalidSchedule(f"interval {self.start}/{self.end} is not one: give both with a zone")
         if self.start >= self.end:
-            raise DefinitionError(f"interval {self.start}/{self.end} is not one: give start before end")
+            raise InvalidSchedule(f"interval {self.start}/{self.end} is not one: give start before end")
         object.__setattr__(self, "start", self.start.astimezone(UTC))
         object.__setattr__(self, "end", self.end.astimezone(UTC))
 
@@ -101,7 +101,7 @@ class Restate:
 
     def __post_init__(self) -> None:
         if not self.why.strip():
-            raise DefinitionError(f'txid {self.position}: say why it is counted again: --why "..."')
+            raise WhyMissing(f'txid {self.position}: say why it is counted again: --why "..."')
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +262,9 @@ def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
     except (TypeError, ValueError) as error:
-        raise DefinitionError(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
+        raise InvalidPlan(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
     if size > bytes_max:
-        raise DefinitionError(
+        raise InvalidPlan(
             f"metadata has {size:,} bytes; at most {bytes_max:,}: plan smaller batches, of fewer partitions or files "
             "(files_per_batch=, a narrower pattern= or root, small files merged into larger ones)"
         )

@@ -20,7 +20,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
 from txbatch.core.definition.changes import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
 from txbatch.core.definition.stored import KnownTopology, state_definition
-from txbatch.core.errors import SchemaMismatch, TerminalError
+from txbatch.core.errors import CannotRebuild, ReadByOthers, RebuildStopped, SchemaMismatch, WhyMissing
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import live_states
@@ -159,20 +159,20 @@ def check_rebuild(topology: Topology, known: KnownTopology) -> None:
     """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source than the batches were read from."""
     name = topology.name
     if not known.read:
-        raise TerminalError(f"topology {name!r} has counted nothing yet: run it, by whatever definition")
+        raise CannotRebuild(f"topology {name!r} has counted nothing yet: run it, by whatever definition")
     apart = sorted(each.state.name for each in topology.aggregates if each.state.database is not None)
     apart += sorted(state for state, stored in known.states.items() if stored.database is not None)
     if apart:
-        raise TerminalError(
+        raise CannotRebuild(
             f"state {apart[0]!r} is kept apart, and a rebuild swaps states of the ledger's own database only; define another "
             "topology, with states of other names, which counts beside this one all that the source still has"
         )
     for stream in topology.streams.values():
         if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
-            raise TerminalError(f"stream {stream.name!r} is non-transactional: nothing of it can be read a second time")
+            raise CannotRebuild(f"stream {stream.name!r} is non-transactional: nothing of it can be read a second time")
     for state in live_states(topology):
         if state.name in known.states or any(each.state.name == state.name for each in topology.aggregates):
-            raise TerminalError(
+            raise CannotRebuild(
                 f"topology {name!r} looks up in its own state {state.name!r}, which a rebuild makes anew: what its batches found "
                 "there cannot be had again; define another topology, with states of other names, which counts beside it all "
                 "that the source still has"
@@ -199,7 +199,7 @@ def check_value_names(topology: Topology, known: KnownTopology, readers: Iterabl
             continue
         for found in value_changes(aggregate, known.states[name].columns):
             if isinstance(found.step, RenameValue):
-                raise TerminalError(
+                raise ReadByOthers(
                     f"{found.what}, and topology {read[name]!r} reads the state, which would have the value by two names, before "
                     "and after the swap: rename the value first, by a job of which nothing else has changed, with `txbatch "
                     "change`; then rebuild"
@@ -217,20 +217,20 @@ def check_states_stay(
 def reason(topology: Topology, why: str | None) -> str:
     """Return why a rebuild begins; TerminalError without a reason."""
     if why is None or not why.strip():
-        raise TerminalError(f'{topology.name}: say why all of it is counted again: --why "..."')
+        raise WhyMissing(f'{topology.name}: say why all of it is counted again: --why "..."')
     return why
 
 
-def runs_no_more(rebuild: Rebuild) -> TerminalError:
+def runs_no_more(rebuild: Rebuild) -> RebuildStopped:
     """Return the error of whoever counts for a rebuild that is over."""
-    return TerminalError(f"{rebuild} does not run any more: it was cancelled, or is done; see report.rebuilds")
+    return RebuildStopped(f"{rebuild} does not run any more: it was cancelled, or is done; see report.rebuilds")
 
 
 def check_same(rebuild: Rebuild, topology: Topology, code: str) -> None:
     """Refuse to go on with another job than the rebuild began with: what it counted is by that one."""
     if rebuild.code == code and canonical_json(rebuild.definition) == canonical_json(definition_of(topology)):
         return
-    raise TerminalError(
+    raise RebuildStopped(
         f"{rebuild} began with {rebuild.job} as it was then, and the job has changed since: put it back, or "
         f"`txbatch rebuild {rebuild.topology} --cancel` and begin again"
     )
@@ -240,7 +240,7 @@ def check_whole(rebuild: Rebuild, assignment: Assignment, manifest: Manifest) ->
     """Refuse what was not read whole: TerminalError names a partition."""
     for stream, holes in manifest.unreadable.items():
         for partition, why in holes.items():
-            raise TerminalError(
+            raise RebuildStopped(
                 f"{rebuild}: partition {partition!r} of stream {stream!r}, which txid {assignment.attempt.txid} read, cannot be "
                 f"read now: {why}; call it again when it can be"
             )
@@ -248,7 +248,7 @@ def check_whole(rebuild: Rebuild, assignment: Assignment, manifest: Manifest) ->
 
 def refuse_again(version: Batch, state: str) -> Never:
     """TerminalError: a state that keeps no contributions cannot take back the version of a position that it has already."""
-    raise TerminalError(
+    raise RebuildStopped(
         f"{version.topology}: txid {version.txid} counts txid {version.position} again, which is counted already, and state "
         f"{state!r} keeps no contributions: `txbatch rebuild {version.topology} --cancel` and begin again"
     )
@@ -263,7 +263,7 @@ def refolded(version: Batch, topology: Topology) -> bool:
         return False
     for aggregate in topology.aggregates:
         if aggregate.removable and not aggregate.state.contributions:
-            raise TerminalError(
+            raise RebuildStopped(
                 f"{version.topology}: txid {version.txid} counts txid {version.position} again, and state "
                 f"{aggregate.state.name!r} removes keys and keeps no contributions: give it contributions=True, "
                 f"`txbatch rebuild {version.topology} --cancel` and begin again"

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.job_rules import Jobs, defined, own_rule
-from txbatch.core.errors import NotFoldable, TerminalError, TransientError
+from txbatch.core.errors import NotFoldable, RetentionWaits, TerminalError
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
@@ -163,9 +163,9 @@ def slices(topology: str, reached: int, horizon: int, fold: Callable[[str, int],
         reached = max(reached, done.horizon)
 
 
-def while_rebuilt(topology: str) -> TransientError:
+def while_rebuilt(topology: str) -> RetentionWaits:
     """Return the error of folding what a rebuild counts."""
-    return TransientError(
+    return RetentionWaits(
         f"{topology}: a rebuild counts what would be folded; call again when it is swapped or cancelled"
     )
 

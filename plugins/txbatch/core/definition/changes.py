@@ -42,7 +42,7 @@ from txbatch.core.definition.stored import (
     stream_fields,
     stream_watermarks,
 )
-from txbatch.core.errors import ChangeTooEarly, DefinitionError, SchemaMismatch
+from txbatch.core.errors import ChangeTooEarly, NameTaken, SchemaMismatch
 from txbatch.core.state.state import changes_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
@@ -98,7 +98,7 @@ def _check_reported(aggregate: PersistentAggregate) -> None:
     )
     for name in (name for name in names if name.lower() in BATCH_COLUMNS):
         state = aggregate.state.name
-        raise DefinitionError(
+        raise NameTaken(
             f"column {name!r} of state {state!r} is reserved: report.{changes_name(state)} has the batch's of that name; rename"
         )
 

@@ -8,7 +8,7 @@ from txbatch.core.aggregates.merge import merge_named
 from txbatch.core.aggregates.python_combiner import by_python
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.stored import columns
-from txbatch.core.errors import DefinitionError, SchemaMismatch
+from txbatch.core.errors import JobNotFound, SchemaMismatch
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 
@@ -18,7 +18,7 @@ Jobs = Callable[[str], Topology]
 
 def no_jobs(topology: str) -> Topology:
     """Refuse: no job file is looked for."""
-    raise DefinitionError(f"the job of {topology} is not at hand")
+    raise JobNotFound(f"the job of {topology} is not at hand")
 
 
 def own_rule(stored: Metadata) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from txbatch.core.text import one_line, safe_lines, text_of
+from txbatch.core.text import LENGTH_MAX, one_line, safe_lines, text_of
 
 # The way on if the plan of a batch names a file that has changed since.
 ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan reads the file as it is"
@@ -40,8 +40,8 @@ class TxbatchError(Exception):
             cls.by_code[code] = cls
 
     def __init__(self, text: object = "") -> None:
-        printable = safe_lines if self.has_lines else one_line
-        super().__init__(printable(without_codes(text)))
+        bare, room = without_codes(text), LENGTH_MAX - len(f"{self.code} ({self.kind}): ")
+        super().__init__(safe_lines(bare) if self.has_lines else one_line(bare, room))
 
     @property
     def text(self) -> str:

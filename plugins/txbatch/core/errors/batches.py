@@ -108,3 +108,7 @@ class DatabasesDisagree(TerminalError, code="TX503"):
 
 class NotAnotherDatabase(DefinitionError, code="TX504"):
     """A state apart cannot have this feature."""
+
+
+class StateDiffers(TerminalError, code="TX505"):
+    """A state apart has what another attempt of the batch brought, and the newest attempt brings something else."""

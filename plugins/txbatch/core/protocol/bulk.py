@@ -21,7 +21,7 @@ from typing import Any
 
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidPlan
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import Spout
 from txbatch.core.text import one_line
@@ -256,13 +256,13 @@ def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | 
         return None
     partitions = fused.get("partitions") if isinstance(fused, Mapping) else None
     if not isinstance(partitions, Mapping):
-        raise DefinitionError(
+        raise InvalidPlan(
             f"{told} gave {one_line(repr(fused))}, no 'partitions'; return the ranges of all plans, or None"
         )
     if partitions != ranges:
         other = min({*partitions, *ranges}, key=lambda each: (partitions.get(each) == ranges.get(each), each))
         what = f"{other!r} is {partitions.get(other)} there and {ranges.get(other)} in the plan of its batch"
-        raise DefinitionError(
+        raise InvalidPlan(
             f"{told} names other ranges than the plans that it was given: {one_line(what)}; return just theirs"
         )
     return Ranges.from_json(fused)

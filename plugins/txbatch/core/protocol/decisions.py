@@ -22,12 +22,15 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.errors import (
+    AlreadyCommitted,
     BrokenChain,
+    CannotSkip,
     IntervalNotOver,
     IntervalTaken,
+    NotEmitted,
     NotItsTurn,
+    OtherParameters,
     RecordsGone,
-    TerminalError,
     TxbatchError,
 )
 from txbatch.core.protocol.fence import check_fence
@@ -97,7 +100,7 @@ def check_parameters(batch: Batch, run: Run) -> None:
     """Refuse a run that meets its own batch again with other data-choosing parameters (R2)."""
     if run.restate is None and batch.key == run.key and not same_parameters(batch, run):
         stored = canonical_json(batch.plan.parameters)
-        raise TerminalError(
+        raise OtherParameters(
             f"{batch.topology}: {run.name} asks for txid {batch.txid} with parameters {canonical_json(run.parameters)}, it was "
             f"planned with {stored}; run it with those, or start a new run"
         )
@@ -210,7 +213,7 @@ def check_commit(
         return False
     check_fence(batch, loaded)
     if batch.status is not BatchStatus.EMITTED:
-        raise TerminalError(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
+        raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
     if open_before is not None:
         raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {open_before}")
     if batch.kind is not BatchKind.RESTATE:  # its records are not the next ones: they stand in their place already
@@ -267,15 +270,13 @@ def _continues(range_: Range, last: Metadata | None, planned_before: bool) -> bo
 def check_success(batch: Batch) -> None:
     """Refuse success for what is not committed (R8)."""
     if batch.status is not BatchStatus.COMMITTED:
-        raise TerminalError(
-            f"{batch.topology}: txid {batch.txid} is {batch.status}, not committed; clear the task commit"
-        )
+        raise NotEmitted(f"{batch.topology}: txid {batch.txid} is {batch.status}, not committed; clear the task commit")
 
 
 def check_abort(batch: Batch) -> None:
     """Refuse to abort what is committed (R16)."""
     if batch.status is BatchStatus.COMMITTED:
-        raise TerminalError(
+        raise AlreadyCommitted(
             f"{batch.topology}: txid {batch.txid} is committed, and what is committed stays. Where its records are wrong, mend "
             f'the source and count it again, in its place: `txbatch restate {batch.topology} {batch.txid} --why "..."`'
         )
@@ -285,7 +286,7 @@ def check_may_skip(batch: Batch) -> None:
     """Refuse to give up records that are committed, or that a restate reads: those are another batch's (R16)."""
     check_abort(batch)
     if batch.kind is BatchKind.RESTATE:
-        raise TerminalError(
+        raise CannotSkip(
             f"{batch.topology}: txid {batch.txid} counts position {batch.position} again, and has no records of its own to give "
             "up; abort it without --skip"
         )

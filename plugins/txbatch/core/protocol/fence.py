@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.core.errors import LeaseHeld, StaleAttempt, TerminalError
+from txbatch.core.errors import AlreadyCommitted, BatchAborted, LeaseHeld, StaleAttempt
 
 
 def waited_for(batch: Batch, run: Run) -> bool:
@@ -14,9 +14,9 @@ def waited_for(batch: Batch, run: Run) -> bool:
 def check_attempt(batch: Batch, run: Run) -> None:
     """Refuse an attempt that this run may not start now (R5)."""
     if batch.status is BatchStatus.COMMITTED:
-        raise TerminalError(f"{batch.topology}: already committed as txid {batch.txid}")
+        raise AlreadyCommitted(f"{batch.topology}: already committed as txid {batch.txid}")
     if batch.status is BatchStatus.ABORTED:
-        raise TerminalError(f"{batch.topology}: txid {batch.txid} was aborted; run initialize_transaction again")
+        raise BatchAborted(f"{batch.topology}: txid {batch.txid} was aborted; run initialize_transaction again")
     if waited_for(batch, run):
         raise LeaseHeld(
             f"{batch.topology}: txid {batch.txid} is being worked on by {batch.lease_run}; wait until it ends"

@@ -10,7 +10,15 @@ from typing import Any, Self, assert_never
 
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import Interval, Metadata, Restate, Run, canonical_json
-from txbatch.core.errors import DefinitionError, PartitionUnreadable, SchemaMismatch, TransientError
+from txbatch.core.errors import (
+    DefinitionError,
+    InvalidPlan,
+    NoInterval,
+    PartitionUnreadable,
+    SchemaMismatch,
+    SourceNotReady,
+    UnknownField,
+)
 from txbatch.core.formats import is_range
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import restate
@@ -151,7 +159,7 @@ def _again(
             as_then = Run("restate", interval=of, parameters=version.first.plan.parameters)
             anew = _plan_stream(stream, head, None, as_then, by=by)
             if anew is None:
-                raise TransientError(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")
+                raise SourceNotReady(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")
             return anew
         case Whole(plan):
             again = stream.spout.plan_again("", plan)
@@ -172,7 +180,7 @@ def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
                 raise PartitionUnreadable(
                     f"txid {asked.position} is counted again whole or not at all: {error}; or say --accept-missing"
                 ) from error
-            missing[name] = str(error)
+            missing[name] = error.text
     planned = {**ranges.rest, "partitions": found, **({"unreadable": missing} if missing else {})}
     _check_json(stream, planned)
     _check_ranges(stream, planned)
@@ -201,7 +209,7 @@ def _check_declared(topology: Topology, run: Run) -> None:
     for name in run.parameters:
         if name not in topology.parameters:
             known = ", ".join(topology.parameters) or "none"
-            raise DefinitionError(f"topology {topology.name!r} has no parameter {name!r}; its spouts declare {known}")
+            raise UnknownField(f"topology {topology.name!r} has no parameter {name!r}; its spouts declare {known}")
 
 
 def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
@@ -256,7 +264,7 @@ def _check_reads(stream: Stream, coordinator: BatchCoordinator) -> None:
             f"stream {stream.name!r}: {type(stream.spout).__name__}",
             f"its coordinator, {type(coordinator).__name__},",
         )
-        raise DefinitionError(
+        raise InvalidPlan(
             f"{of} has no partitions, and {planned} plans them; make it a PartitionedSpout"
             if partitioned
             else f"{of} is a PartitionedSpout, and {planned} is no PartitionedCoordinator; give one, or make it a plain Spout"
@@ -269,22 +277,22 @@ def _check_json(stream: Stream, plan: Any) -> None:
         canonical_json(plan, stream.spout.metadata_bytes_max)
         for text in _texts(plan):
             if not isinstance(text, str):
-                raise DefinitionError(f"metadata is not JSON: the key {text!r} is no string")
+                raise InvalidPlan(f"metadata is not JSON: the key {text!r} is no string")
             if "\0" in text:
-                raise DefinitionError(f"metadata holds U+0000 in {text!r}, which PostgreSQL cannot show; encode it")
+                raise InvalidPlan(f"metadata holds U+0000 in {text!r}, which PostgreSQL cannot show; encode it")
     except (DefinitionError, RecursionError) as error:
-        raise DefinitionError(f"stream {stream.name!r}: {error}") from error
+        raise InvalidPlan(f"stream {stream.name!r}: {error}") from error
 
 
 def _check_ranges(stream: Stream, plan: Any) -> None:
     """Raise DefinitionError, which names the stream, for a plan without partitions and for a range without both ends."""
     if not isinstance(plan, Mapping) or not isinstance(plan.get("partitions"), Mapping):
-        raise DefinitionError(
+        raise InvalidPlan(
             f"stream {stream.name!r}: {plan!r} was planned; a PartitionedCoordinator plans 'partitions', a range for each name"
         )
     for partition, range_ in plan["partitions"].items():
         if not is_range(range_):
-            raise DefinitionError(
+            raise InvalidPlan(
                 f"stream {stream.name!r}: partition {partition!r} was planned as {range_!r}; a range has 'start' and 'end'"
             )
 
@@ -312,7 +320,7 @@ def _interval(stream: Stream, run: Run) -> Metadata:
     if not stream.spout.by_interval:
         return {}
     if run.interval is None:
-        raise DefinitionError(
+        raise NoInterval(
             f"stream {stream.name!r} reads by time, and run {run.name!r} has no data interval; "
             "trigger it with a logical date, or give --interval START END"
         )

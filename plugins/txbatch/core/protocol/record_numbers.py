@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, Metadata
-from txbatch.core.errors import BrokenChain, TerminalError
+from txbatch.core.errors import BrokenChain, CannotRestate
 
 if TYPE_CHECKING:
     from txbatch.core.batch.manifest import Manifest
@@ -44,7 +44,7 @@ def check_same_number(version: PositionVersion, streams: Collection[str], manife
         was = sum(each.records for each in version.first_read.get(stream, {}).values() if each)
         now = sum(each.records for each in manifest.streams.get(stream, {}).values())
         if was != now:
-            raise TerminalError(
+            raise CannotRestate(
                 f"{version.first.topology}: txid {version.first.txid} had {was:,} records of stream {stream!r}, and has {now:,} "
                 "now: they are numbered, and all behind them would have other numbers. Let the source have as many again; or "
                 "count what it has now by a topology of another name"

@@ -18,7 +18,7 @@ from dataclasses import replace
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import OfInterval, Ranges
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import BatchAborted, CannotRestate, TerminalError
 from txbatch.core.protocol.ledger import PositionVersion
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.kept_windows import check_not_left
@@ -34,18 +34,18 @@ def check_topology(topology: Topology) -> None:
     """Refuse to restate where a state keeps no contributions to fold again, or a source cannot be read twice."""
     for state in (aggregate.state for aggregate in topology.aggregates):
         if state.database is not None:
-            raise TerminalError(
+            raise CannotRestate(
                 f"{topology.name}: state {state.name!r} is kept apart, in {state.database!r}, without contributions, so none of "
                 "them can be replaced; mend the source and count it by another topology, with states of other names"
             )
         if not state.contributions:
-            raise TerminalError(
+            raise CannotRestate(
                 f"{topology.name}: state {state.name!r} keeps no contributions, so none of them can be replaced; mend the source "
                 f"and count all of it again: {_REBUILD.format(topology.name)}"
             )
     for stream in topology.streams.values():
         if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
-            raise TerminalError(
+            raise CannotRestate(
                 f"{topology.name}: stream {stream.name!r} is non-transactional: what it read cannot be read again, so no batch "
                 "of it can be counted again"
             )
@@ -56,15 +56,15 @@ def check_version(version: PositionVersion, restate: Restate) -> None:
     asked, current = version.asked, version.current
     of = f"{asked.topology}: txid {asked.txid}"
     if asked.status is BatchStatus.ABORTED:
-        raise TerminalError(f"{of} was aborted and counts nothing; its records are free: the next run counts them")
+        raise BatchAborted(f"{of} was aborted and counts nothing; its records are free: the next run counts them")
     if asked.status is not BatchStatus.COMMITTED:
-        raise TerminalError(
+        raise CannotRestate(
             f"{of} is {asked.status}, not committed; abort it, and the next run reads what is there then"
         )
     if asked.kind is BatchKind.RESTATE:
-        raise TerminalError(f"{of} counts txid {asked.position} again; restate txid {asked.position}")
+        raise CannotRestate(f"{of} counts txid {asked.position} again; restate txid {asked.position}")
     if current.kind is BatchKind.SKIP and not restate.skipped:
-        raise TerminalError(
+        raise CannotRestate(
             f"{of} gave its records up ({current.reason}); to count them after all, restate it with --skipped"
         )
     check_not_folded(version)
@@ -76,7 +76,7 @@ def check_not_folded(version: PositionVersion) -> None:
     asked, current = version.asked, version.current
     if current.txid <= version.horizon:
         by = "" if current.txid == asked.position else f", which txid {current.txid} counts,"
-        raise TerminalError(
+        raise CannotRestate(
             f"{asked.topology}: txid {asked.position}{by} is folded: contributions up to txid {version.horizon} are kept as one "
             "row per key, out of which nothing can be taken; count a correction as new records, or count all of it again: "
             f"{_REBUILD.format(asked.topology)}"
@@ -94,7 +94,7 @@ def check_whole(topology: Topology, version: PositionVersion, manifest: Manifest
             continue
         if gone := topology.streams[name].spout.gone(planned.plan):
             position = version.asked.position
-            raise TerminalError(
+            raise CannotRestate(
                 f"{topology.name}: txid {position} is counted again whole or not at all: {list_some(gone)} of stream {name!r} "
                 f"{'is' if len(gone) == 1 else 'are'} not there any more, and its interval had {_records(before)} then, "
                 f"{_records(now)} now. Restore what is missing; or count it as it is: "
@@ -146,10 +146,10 @@ def positions_within(topology: str, asked: Interval, counted: Mapping[int, Inter
     [7]
     """
     if not counted:
-        raise TerminalError(f"{topology}: nothing of {asked} is committed; `txbatch batches {topology}` lists what is")
+        raise CannotRestate(f"{topology}: nothing of {asked} is committed; `txbatch batches {topology}` lists what is")
     for txid, interval in counted.items():
         if interval.start < asked.start or asked.end < interval.end:
-            raise TerminalError(
+            raise CannotRestate(
                 f"{topology}: txid {txid} counts {interval}, of which {asked} is only a part; a batch is counted again whole: "
                 "give an interval with all of it, or name txids"
             )

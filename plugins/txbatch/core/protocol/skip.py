@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from txbatch.core.batch.plan import Ranges
 from txbatch.core.batch.transaction import Batch
-from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.errors import CannotSkip, UnknownName
 
 _SHOWN = 5
 
@@ -29,7 +29,7 @@ def given_up(batch: Batch, partition: str | None) -> Batch:
     of, plans = f"{batch.topology}: txid {batch.txid}", batch.plan.partitioned
     whole = [name for name in batch.plan.streams if name not in plans]
     if whole or batch.by_interval:
-        raise TerminalError(
+        raise CannotSkip(
             f"{of} reads stream {', '.join(map(repr, whole or plans))} by no offsets of partitions: its records are given up "
             "together; leave out --partition"
         )
@@ -42,7 +42,7 @@ def given_up(batch: Batch, partition: str | None) -> Batch:
         )
     if len(found) > 1:
         ways = ", ".join(repr(f"{stream}:{name}") for stream, name in found)
-        raise TerminalError(f"{of} reads partition {partition!r} of several streams; name one of {ways}")
+        raise CannotSkip(f"{of} reads partition {partition!r} of several streams; name one of {ways}")
     ((stream, name),) = found
     ranges = _only(plans[stream], name)
     return replace(batch, metadata=replace(batch.plan, streams={stream: ranges}).to_json())

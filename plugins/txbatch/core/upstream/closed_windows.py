@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import RecordsGone, TerminalError
+from txbatch.core.errors import CannotAsk, RecordsGone
 from txbatch.core.upstream.ranges import (
     ALL,
     ANEW,
@@ -34,7 +34,7 @@ from txbatch.core.upstream.ranges import (
 def check_closes(known: UpstreamState) -> None:
     """TerminalError for a state of which no window closes."""
     if not known.closed:
-        raise TerminalError(
+        raise CannotAsk(
             f"state {known.state!r} has no windows that close: they are those of a stream with a watermark; group it by "
             "window(...) or session_window(...) after with_watermark(...) or with_processing_time(), or read what changes in it, "
             "emit='changes'"

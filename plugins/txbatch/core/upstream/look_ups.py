@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.definition.stored import state_definition
-from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, UnknownName
+from txbatch.core.errors import MissingPart, RecordsGone, SchemaMismatch, UnknownName
 from txbatch.core.naming import naming
 from txbatch.core.records.fields import EXACT, Field, decimal_scale
 from txbatch.core.topology.look_up import LiveState
@@ -54,7 +54,7 @@ def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metad
     found: dict[str, Metadata] = {}
     for state in live_states(topology):
         if upstream is None:
-            raise DefinitionError(f"{state} is looked up in as of a txid, which a ledger knows; give one")
+            raise MissingPart(f"{state} is looked up in as of a txid, which a ledger knows; give one")
         try:
             known = upstream.known(state.name)
         except UnknownName:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from txbatch.core.definition.redefinition import DropState, DropValue, RenameState, RenameValue, Step
-from txbatch.core.errors import ChangeTooEarly, DefinitionError, TerminalError
+from txbatch.core.errors import ChangeTooEarly, OutOfPlace, ReadByOthers
 from txbatch.core.upstream.upstream import UpstreamReader, exported
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check_acyclic(topology: Topology, readers: Collection[UpstreamReader]) -> No
             continue
         way[owner] = [*way.get(reader, [reader]), f"state {state!r} of {owner}"]
         if owner == topology.name:
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"topology {topology.name!r} reads what it makes itself: {' reads '.join(way[owner])}; a chain has an end: let "
                 "one of them read another state"
             )
@@ -80,7 +80,7 @@ def check_changed(
 def _check_not_known(state: str, read: Iterable[UpstreamReader], looked: Iterable[UpstreamReader]) -> None:
     for each in read:
         if each.state == state:
-            raise TerminalError(
+            raise ReadByOthers(
                 f"state {state!r} stays what it is while topology {each.topology!r} reads it: to change it all the same, "
                 f"`txbatch drop {each.topology}`, change this, and run that again"
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.job_rules import Jobs, defined, python_rule
-from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.errors import CannotAsk, MissingPart, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.naming import naming
 from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.state.pruned import has_gone, pruned_to
@@ -121,9 +121,7 @@ class UpstreamCoordinator(PartitionedCoordinator):
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
         """Plan the next range. DefinitionError where there is no ledger to ask."""
         if self.upstream is None:
-            raise DefinitionError(
-                f"{type(self.spout).__name__} is planned by a ledger, which knows the state; give one"
-            )
+            raise MissingPart(f"{type(self.spout).__name__} is planned by a ledger, which knows the state; give one")
         return self.spout.next_range(self.upstream, last)
 
 
@@ -172,7 +170,7 @@ def check_dated(state: str, database: str | None, *, contributions: bool) -> Non
     """TerminalError for a state whose past is not kept: nobody can say what changed in it."""
     if database is not None or not contributions:
         where = "without contributions" if database is None else f"apart, in {database!r}"
-        raise TerminalError(
+        raise CannotAsk(
             f"state {state!r} is kept {where}: what changed in it is not known; keep it with contributions, here"
         )
 
@@ -188,7 +186,7 @@ def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> Pe
     try:
         return defined(jobs, topology, state, columns)
     except TerminalError as error:
-        raise TerminalError(
+        raise CannotAsk(
             f"state {state!r} merges {own}, which is Python of its job, and so what changed in it is known with that alone: "
             f"{error}"
         ) from error
