@@ -14,7 +14,7 @@ from txbatch.cli.database import chosen_settings, connected
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks
 from txbatch.cli.project.doctor import check_all
 from txbatch.cli.project.starter import make_project
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import PackageMissing
 from txbatch.fit import check_fit
 from txbatch.places import install
 from txbatch.postgres.database.migrate import migrate as migrate_database
@@ -59,7 +59,7 @@ def _packages_told() -> Iterator[None]:
         try:
             yield
         except ModuleNotFoundError as error:
-            raise TransientError(f"{error.name} is not installed beside txbatch; {install('embedded')}") from error
+            raise PackageMissing(f"{error.name} is not installed beside txbatch; {install('embedded')}") from error
 
 
 @click.command()

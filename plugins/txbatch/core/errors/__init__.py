@@ -115,6 +115,7 @@ from txbatch.core.errors.surroundings import (
     Unavailable,
     Unexpected,
     UnsafeSparkSetting,
+    UnsafeStaging,
     UsageError,
 )
 
@@ -134,6 +135,6 @@ __all__ = [
     "SchemaMismatch", "SourceChanged", "SourceCutBack", "SourceMissing", "SourceNotReady", "SparkFailed", "SpoutFailed",
     "StagingUnreadable", "StaleAttempt", "StateAhead", "StateInUse", "TakenBack", "TaskEnded", "TerminalError",
     "TransientError", "TxbatchError", "Unavailable", "Unexpected", "UnknownField", "UnknownName", "UnsafeSparkSetting",
-    "Unverifiable", "UsageError", "WhyMissing", "WindowsGone", "WrongColumns", "WrongType", "error_of", "without_codes",
+    "UnsafeStaging", "Unverifiable", "UsageError", "WhyMissing", "WindowsGone", "WrongColumns", "WrongType", "error_of", "without_codes",
 ]
 # fmt: on
