@@ -71,6 +71,6 @@ def test_what_nobody_means_is_refused(
     home: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv(f"TXBATCH_{name}", value)
-    with pytest.raises(DefinitionError, match=f"^TXBATCH_{name} .*{said}"):
+    with pytest.raises(DefinitionError, match=rf"^TX\d\d\d \(no retry helps\): TXBATCH_{name} .*{said}"):
         settings.resolve()
     assert not home.exists()

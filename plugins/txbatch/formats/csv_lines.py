@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from txbatch.core.errors import ABORT, BadText, WrongColumns
+from txbatch.core.errors import ABORT, BadRecord, BadText, WrongColumns
 from txbatch.core.records.fields import Field
 from txbatch.formats import cells
 from txbatch.formats.misfit import BadValue, Misfit, describe_value
@@ -143,6 +143,7 @@ def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
             data,
             place,
             "U+0000 stands in it, as UTF-16 has it; write the file as UTF-8, or say nul=True if texts may hold it",
+            BadText,
         )
 
 
@@ -173,8 +174,8 @@ def _check_quotes(data: bytes, quotes: Any, options: Mapping[str, Any]) -> None:
         raise _at(data, int(quotes[-1]), "a quote is not closed")
 
 
-def _at(data: bytes, place: int, reason: str) -> Misfit:
-    return Misfit(data.count(b"\n", 0, place), reason)
+def _at(data: bytes, place: int, reason: str, kind: type[BadRecord] = BadRecord) -> Misfit:
+    return Misfit(data.count(b"\n", 0, place), reason, kind=kind)
 
 
 def _cells(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> pa.Table:

@@ -135,6 +135,7 @@ __all__ = [
     "SchemaMismatch", "SourceChanged", "SourceCutBack", "SourceMissing", "SourceNotReady", "SparkFailed", "SpoutFailed",
     "StagingUnreadable", "StaleAttempt", "StateAhead", "StateInUse", "TakenBack", "TaskEnded", "TerminalError",
     "TransientError", "TxbatchError", "Unavailable", "Unexpected", "UnknownField", "UnknownName", "UnsafeSparkSetting",
-    "UnsafeStaging", "Unverifiable", "UsageError", "WhyMissing", "WindowsGone", "WrongColumns", "WrongType", "error_of", "without_codes",
+    "UnsafeStaging", "Unverifiable", "UsageError", "WhyMissing", "WindowsGone", "WrongColumns", "WrongType", "error_of",
+    "without_codes",
 ]
 # fmt: on
