@@ -83,7 +83,7 @@ class Warehouses:
     ) -> None:
         """Apply an attempt to all states apart and commit that, while the ledger holds the batch's row.
 
-        Raises StateAhead, StaleAttempt, TerminalError as the last writer says; Incomplete (R7); SchemaMismatch.
+        Raises StateAhead, StaleAttempt, TakenBack, DatabasesDisagree as the last writer says; Incomplete (R7); SchemaMismatch.
         """
         there = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
         if not there:
