@@ -86,6 +86,6 @@ def test_a_schedule_whose_runs_have_no_interval_is_refused_where_a_topology_read
     with pytest.raises(DefinitionError) as refused:
         check_files(tmp_path)
     assert str(refused.value).startswith(
-        "dags/days.py, line 3: topology_dag: days reads by time, and the runs of schedule='@daily' have no interval; write Cron"
+        "TX118 (no retry helps): dags/days.py, line 3: topology_dag: days reads by time, and the runs of schedule='@daily' have no interval; write Cron"
     )
     assert str(refused.value).count("dags/") == 1

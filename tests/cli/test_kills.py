@@ -191,7 +191,9 @@ def test_spark_ends_with_whom_it_works_for(
     wait_for(lambda: gone(spark), 10)
     _, err = begun.communicate()
     assert begun.returncode == 1
-    assert f"txbatch: txbatch sentences 1:{failed}: Spark was killed (SIGKILL; out of memory?)" in err
+    assert (
+        f"txbatch: TX417 (try again): txbatch sentences 1:{failed}: Spark was killed (SIGKILL; out of memory?)" in err
+    )
 
     again, spark = begin("run", job)
     again.kill()

@@ -69,7 +69,8 @@ def test_one_that_refuses_the_settings_is_named_with_the_way_out(postgres_url: s
     with (
         pooler(postgres_url, refuse) as url,
         pytest.raises(
-            DefinitionError, match=r"^PgBouncer, .* no retry helps: name the host and the port of PostgreSQL"
+            DefinitionError,
+            match=r"^TX806 \(no retry helps\): PgBouncer, .* no retry helps: name the host and the port of PostgreSQL",
         ),
         transaction(connect(url)),
     ):

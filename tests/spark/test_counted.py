@@ -71,7 +71,8 @@ def counting(spout: PartitionedSpout, step: Step) -> Topology:
 )
 def test_a_source_that_is_cut_off_between_audit_and_state(emit: Emit, step: Step, says: bool, left: int) -> None:
     with pytest.raises(
-        TransientError, match=r"^t 1:1, stream 'in', state 's': other records were counted than read before"
+        TransientError,
+        match=r"^TX204 \(try again\): t 1:1, stream 'in', state 's': other records were counted than read before",
     ):
         emit(counting(CutOff(left=left, says=says), step))
 

@@ -35,7 +35,8 @@ def test_what_fails_twice_for_one_record_is_terminal(emit: Emit, tmp_path: Path)
         emit(topology(tmp_path, lambda s: s.filter(fails)))
     line = fails.__code__.co_firstlineno + 1
     assert str(raised.value) == (
-        "t 1:1, stream 'in', state 's': 1. filter fails raised ValueError: invalid literal for int() with base 10: "
+        "TX307 (no retry helps): t 1:1, stream 'in', state 's': 1. filter fails raised ValueError: "
+        "invalid literal for int() with base 10: "
         f"'{SECRET}' (test_failing_functions.py, line {line}, in fails), for the record {{'line': '{SECRET}'}} (in 2.txt); "
         "tried again it failed again: mend the source or the function, or abort the batch"
     )

@@ -95,7 +95,8 @@ def test_a_source_that_is_cut_off_between_audit_and_state(
 ) -> None:
     spout = Lines(left=left, says=says)
     with pytest.raises(
-        TransientError, match=r"^t [12]:1, stream 'in', state 's': other records were counted than read"
+        TransientError,
+        match=r"^TX204 \(try again\): t [12]:1, stream 'in', state 's': other records were counted than read",
     ):
         together(counting(spout, step), spout.plans())
 
@@ -166,7 +167,8 @@ def test_a_record_of_no_batch_is_refused_and_named(
     together: Together, spout: Ticks, hours: list[tuple[int, int]], outside: str
 ) -> None:
     with pytest.raises(
-        Incomplete, match=rf"^t 1:1, stream 'in': Ticks gave a record whose at is {outside}, .* of no batch"
+        Incomplete,
+        match=rf"^TX408 \(no retry helps\): t 1:1, stream 'in': Ticks gave a record whose at is {outside}, .* of no batch",
     ):
         together(counting(spout), spout.plans(*hours))
 

@@ -90,7 +90,7 @@ def test_what_is_not_record_by_record(
     with pytest.raises(DefinitionError) as raised:
         run(frame, operation, given)
     told = str(raised.value)
-    assert told.startswith(f"{operation} {given!r}: ")
+    assert told.startswith(f"TX111 (no retry helps): {operation} {given!r}: ")
     assert f"{function} does not work record by record" in told or "a window function does not work" in told
     assert way_out in told
     assert "\n" not in told

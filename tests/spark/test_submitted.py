@@ -172,7 +172,7 @@ def test_a_failure_is_told_once_reason_first(
     assert said is not None
     assert said["kind"] == "terminal"
     raised = "2. filter kept raised ZeroDivisionError: division by zero (job.py, line "
-    assert said["message"].startswith("helped 1:1, stream 'in', state 'helped': " + raised)
+    assert said["message"].startswith("TX307 (no retry helps): helped 1:1, stream 'in', state 'helped': " + raised)
     assert said["message"].endswith(
         ", in kept), for the record {'word': 'do'} (in 2.txt); tried again it failed again: mend the source or the function, or "
         "abort the batch"

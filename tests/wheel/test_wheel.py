@@ -129,7 +129,7 @@ def test_what_does_not_fit_says_which_version_is_needed(
     monkeypatch.setattr(fit, "installed", found.get)
     with pytest.raises(TxbatchError) as refused:
         fit.check_fit.__wrapped__(extra)
-    assert str(refused.value).startswith(told)
+    assert refused.value.text.startswith(told)
 
 
 def test_what_fits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
