@@ -35,7 +35,9 @@ def test_files_that_do_not_load_are_named_with_the_next_step(tmp_path: Path) -> 
     with pytest.raises(DefinitionError) as refused:
         check_files(tmp_path)
     said = str(refused.value).split("; ")
-    assert said[0].startswith("dags/broken.py, line 3: no job file 'jobs/elsewhere.py' beside or above broken.py")
+    assert said[0].startswith(
+        "TX115 (no retry helps): dags/broken.py, line 3: no job file 'jobs/elsewhere.py' beside or above broken.py"
+    )
     copied = "dags/copied.py, line 3: topology_dag: start_date=... stands for a value"
     assert copied in said
     assert any(each.startswith("write one: datetime(2026, 1, 1, tzinfo=UTC)") for each in said)
@@ -86,6 +88,7 @@ def test_a_schedule_whose_runs_have_no_interval_is_refused_where_a_topology_read
     with pytest.raises(DefinitionError) as refused:
         check_files(tmp_path)
     assert str(refused.value).startswith(
-        "TX118 (no retry helps): dags/days.py, line 3: topology_dag: days reads by time, and the runs of schedule='@daily' have no interval; write Cron"
+        "TX115 (no retry helps): dags/days.py, line 3: topology_dag: days reads by time, and the runs of schedule='@daily' have "
+        "no interval; write Cron"
     )
     assert str(refused.value).count("dags/") == 1

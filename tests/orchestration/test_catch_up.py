@@ -108,16 +108,19 @@ def test_a_form_that_cannot_be_meant_is_refused_at_once(made: dict[str, Any]) ->
     for each in (soon, day):
         assert "is no interval; write one, whose end is not part of it: 2013-01-03/2013-01-05" in each
     assert "those in it are 2024-01-02/2024-01-03" in parts
-    assert parts.startswith("2024-01-01T12:00/2024-01-03 (UTC) is not made of whole intervals of the schedule of days")
+    assert parts.startswith(
+        "TX118 (no retry helps): 2024-01-01T12:00/2024-01-03 (UTC) is not made of whole intervals of the schedule of days"
+    )
     assert "has no interval in 2024-01-01/2024-01-01T05:00 (UTC)" in none
-    assert future.startswith("2024-01-01/2124-01-01 (UTC) is not over yet")
+    assert future.startswith("TX406 (try again): 2024-01-01/2124-01-01 (UTC) is not over yet")
     assert "has more than 4 intervals" in "".join(made["many"])
     assert "either catches up or counts again" in "".join(made["both"])
 
 
 def test_a_form_without_dates_and_range_is_told_of_both(made: dict[str, Any]) -> None:
     assert made["ordinary"] == [
-        "'days' reads by time, and run 'y' has no data interval; trigger it with a logical date, or to count many intervals "
+        "TX415 (no retry helps): 'days' reads by time, and run 'y' has no data interval; trigger it with a logical date, or to "
+        "count many intervals "
         "write 2013-01-03/2013-01-05 into Catch up"
     ]
 
@@ -133,8 +136,8 @@ def test_the_dates_of_the_dag_bound_a_range(made: dict[str, Any]) -> None:
 def test_a_range_outside_the_dates_of_the_dag_is_refused(made: dict[str, Any]) -> None:
     for said, range_ in zip(made["outside"], OUTSIDE, strict=True):
         assert said == [
-            f"no interval in {range_} is counted: the DAG has start_date 2024-01-07 and end_date 2024-01-09 (UTC); name "
-            "intervals that begin within, or change the DAG's file"
+            f"TX105 (no retry helps): no interval in {range_} is counted: the DAG has start_date 2024-01-07 and end_date "
+            "2024-01-09 (UTC); name intervals that begin within, or change the DAG's file"
         ]
 
 

@@ -267,7 +267,7 @@ def test_commit_submits_as_emit_batch_does(made: dict[str, Any]) -> None:
 def test_a_setting_of_spark_that_cannot_be_pinned_is_refused_when_the_dag_is_parsed(made: dict[str, Any]) -> None:
     refused, taken = made["conf"]
     assert refused.startswith(
-        "Spark's setting spark.sql.extensions is org.example.Lake here: it can change what is counted"
+        "TX807 (no retry helps): Spark's setting spark.sql.extensions is org.example.Lake here: it can change what is counted"
     )
     assert taken == {"spark.sql.extensions": ""}
 
@@ -292,5 +292,5 @@ def test_a_form_cannot_ask_for_a_wait_without_end(made: dict[str, Any]) -> None:
 
 def test_a_connection_that_names_no_host_is_no_default(made: dict[str, Any]) -> None:
     *without, host, service = made["urls"]
-    assert without == ["the Airflow connection 'txbatch' names no host: give it one"] * 2
+    assert without == ["TX806 (no retry helps): the Airflow connection 'txbatch' names no host: give it one"] * 2
     assert (host, service) == ("postgresql+psycopg2://h", "postgresql+psycopg2://?service=s")

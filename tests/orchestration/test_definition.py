@@ -42,6 +42,6 @@ def test_the_first_task_fails_for_good_and_uses_no_txid(postgres_url: str, engin
     given = {"TXBATCH_DATABASE_URL": postgres_url, "TXBATCH_HOME": str(tmp_path)}
     before, after, again = told_with_airflow(PROGRAM, *map(str, jobs), folder=tmp_path, **given)
     assert before == again == {"topology": "words", "txid": 1}
-    assert after.startswith("topology 'words' is defined otherwise now: state 'b' is gone; ")
+    assert after.startswith("TX601 (no retry helps): topology 'words' is defined otherwise now: state 'b' is gone; ")
     with engine.connect() as connection:
         assert connection.execute(text("SELECT max(txid) FROM txbatch.batch")).scalar_one() == 1

@@ -78,12 +78,12 @@ def test_a_run_counts_each_position_again_once_and_says_so(made: dict[str, Any])
     for told, why in zip(
         made["wrong"],
         (
-            "topology 'words' has no txid 9",
-            "say why it is counted again",
-            "restate 'soon' names nothing that could be counted again",
-            "say why it is counted again",
-            "words does not read by time: name txids",
-            "restate '2013-01-03/' names nothing that could be counted again",
+            "TX401 (no retry helps): topology 'words' has no txid 9",
+            "TX608 (no retry helps): say why it is counted again",
+            "TX105 (no retry helps): restate 'soon' names nothing that could be counted again",
+            "TX608 (no retry helps): say why it is counted again",
+            "TX105 (no retry helps): words does not read by time: name txids",
+            "TX105 (no retry helps): restate '2013-01-03/' names nothing that could be counted again",
         ),
         strict=True,
     ):
@@ -153,7 +153,7 @@ def test_many_batches_are_read_again_by_one_job(
     made = dags.told(TOGETHER, postgres_url)
     assert made["jobs"] == [[4, 5, 6], [7, 8, 9]]
     assert made["whole"]["told"] == made["retried"]["told"] == []
-    assert made["failed"]["told"] == ["it fails"]
+    assert made["failed"]["told"] == ["TX002 (try again): it fails"]
     assert made["alone"] == [8, 8]
     assert made["whole"]["extra"]["txids"] == [4, 5, 6]
     assert made["retried"]["extra"] == {"topology": "days", "txid": 7, "txids": [7, 8, 9], "restates": [1, 2, 3]}

@@ -88,4 +88,7 @@ def test_its_task_tells_what_it_found_and_fails_for_what_is_wrong(project: Path)
     assert (wrong["txbatch"], wrong["failed"]) == (line, f"words: {line}; see `txbatch verify`")
     (found,) = wrong["findings"]
     assert (found["what"], found["outcome"], found["keys"]) == ("state words", "DIFFERENT", "b")
-    assert made["refused"] == "verify_dag: sample=0 is no number of batches; leave it out to verify all"
+    assert (
+        made["refused"]
+        == "TX105 (no retry helps): verify_dag: sample=0 is no number of batches; leave it out to verify all"
+    )

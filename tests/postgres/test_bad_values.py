@@ -40,7 +40,7 @@ def test_a_key_too_long_for_an_index(
     key = incompressible(length)
     partials = words(**{"dog": 1, key: 2, "a" * 9_000: 3})
     told = (
-        "^word_count 1:1, state 'word_count': a key or a name is too long for an index: index row .*; "
+        r"^TX306 \(no retry helps\): word_count 1:1, state 'word_count': a key or a name is too long for an index: index row .*; "
         f"the longest key has {length:,} bytes and begins '{key[:40]}': shorten it"
     )
     with pytest.raises(BadRecord, match=told):
@@ -92,7 +92,7 @@ def test_a_time_that_cannot_be_stored(bench: Bench, type_: str, value: int) -> N
     batch = bench.emitted(partials)
     number, time = (pa.int32(), pa.date32()) if type_ == "date" else (pa.int64(), pa.timestamp("us", "UTC"))
     arrow = pa.record_batch([pa.array(["dog"]), pa.array([value], number).cast(time)], names=["word", "latest"])
-    with pytest.raises(BadRecord, match=r"^times 1:1, state 'times': "):
+    with pytest.raises(BadRecord, match=r"^TX305 \(no retry helps\): times 1:1, state 'times': "):
         bench.ledger.commit(topology, batch, {"times": [arrow]})
     assert bench.commit(batch, partials)
 

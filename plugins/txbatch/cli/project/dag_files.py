@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import txbatch
-from txbatch.core.errors import JobNotLoaded, TxbatchError
+from txbatch.core.errors import JobNotLoaded, TxbatchError, without_codes
 from txbatch.core.text import how_many
 from txbatch.launch.job_file import Job, check_dag_files, check_emission, load_job
 
@@ -84,6 +84,7 @@ def _told(dags: Path, name: str, trace: str) -> tuple[str, str]:
     """Return a DAG file with the last line of a traceback that is its own, and what was raised."""
     file = (dags / name).resolve()
     lines = [line for path, line in _FRAME.findall(trace) if Path(path).resolve() == file]
-    raised = _RAISED.findall(trace)
-    what = ": ".join(raised[-1]) if raised else trace.strip().rpartition("\n")[2]
-    return f"dags/{name}{f', line {lines[-1]}' if lines else ''}", what.removeprefix("DefinitionError: ")
+    kind, what = [("", trace.strip().rpartition("\n")[2]), *_RAISED.findall(trace)][-1]
+    ours = without_codes(what) != what
+    told = what if ours or not kind else f"{kind}: {what}"
+    return f"dags/{name}{f', line {lines[-1]}' if lines else ''}", told
