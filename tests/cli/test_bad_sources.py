@@ -247,7 +247,8 @@ def test_a_success_that_raises_is_called_again_and_keeps_no_batch_back(
     for txid in (1, 2):
         refused(
             txbatch("run", job),
-            f"txbatch: TX209 (try again): deaf: txid {txid} is committed; success() of stream 'in' raised KeyError: 'gone'; mend the spout, and",
+            f"txbatch: TX209 (try again): deaf: txid {txid} is committed; success() of stream 'in' raised KeyError: 'gone'; mend "
+            "the spout, and",
         )
         assert sum(counted(engine, "word, count", "deaf").values()) == txid
     mended.touch()

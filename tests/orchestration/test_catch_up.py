@@ -112,7 +112,7 @@ def test_a_form_that_cannot_be_meant_is_refused_at_once(made: dict[str, Any]) ->
         "TX118 (no retry helps): 2024-01-01T12:00/2024-01-03 (UTC) is not made of whole intervals of the schedule of days"
     )
     assert "has no interval in 2024-01-01/2024-01-01T05:00 (UTC)" in none
-    assert future.startswith("TX406 (try again): 2024-01-01/2124-01-01 (UTC) is not over yet")
+    assert future.startswith("TX105 (no retry helps): 2024-01-01/2124-01-01 (UTC) is not over yet")
     assert "has more than 4 intervals" in "".join(made["many"])
     assert "either catches up or counts again" in "".join(made["both"])
 
