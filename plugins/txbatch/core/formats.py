@@ -2,9 +2,9 @@
 
 >>> check_format("words: the plan of txid 7", {"format": 2}, newest=2)
 2
->>> check_format("txid 7", {"format": 3}, newest=2)
+>>> check_format("txid 7", {"format": 2}, newest=1)
 Traceback (most recent call last):
-txbatch.core.errors.corrections.NewerFormat: TX609 (no retry helps): txid 7 has format 3, this txbatch reads 1 to 2: update this txbatch
+txbatch.core.errors.corrections.NewerFormat: TX609 (no retry helps): txid 7 has format 2, this txbatch reads 1: update this txbatch
 """
 
 from __future__ import annotations
