@@ -2,7 +2,7 @@
 
 Whoever does know tells it: of an open batch, which one is aborted, of a committed one nothing of that, as it is restated (R17).
 
->>> of_open(f"a.csv is gone; restore it, or {ABORT}", "shop", 3).removesuffix(": the next plan takes it as it is")
+>>> of_open(f"a.csv is gone; restore it, or {ABORT}", "shop", 3).removesuffix(": the next plan reads the file as it is")
 'a.csv is gone; restore it, or abort the batch (`txbatch abort shop 3 --why "..."`) and run again'
 >>> of_committed(f"a.csv had 5 bytes when it was planned, now 4; restore it, or {ABORT}. Write files whole")
 'a.csv had 5 bytes when it was planned, now 4'
@@ -17,8 +17,9 @@ import re
 from txbatch.core.errors import ABORT
 
 (_UNNAMED,) = re.findall("`.*`", ABORT)
+_REST = ABORT.partition(_UNNAMED)[2]
 _RESTORE = re.compile(r"[;:] restore (?:it|them), or abort the batch.*", re.DOTALL)
-_MEND = re.compile(r", (?:or|then) abort the batch(?: \(`[^`]*`\) and run again: the next plan takes it as it is)?")
+_MEND = re.compile(rf", (?:or|then) abort the batch(?: \(`[^`]*`{re.escape(_REST)})?")
 
 
 def of_open(message: str, topology: str, txid: int) -> str:
