@@ -19,7 +19,7 @@ from txbatch import (
     TransactionalState,
 )
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
-from txbatch.core.errors import SchemaMismatch, StateAhead, TakenBack, TerminalError
+from txbatch.core.errors import DatabasesDisagree, SchemaMismatch, TakenBack, TerminalError
 from txbatch.core.protocol.coordinator import FinishFirst, initialize_transaction, take_turn
 from txbatch.core.protocol.decisions import is_adopted
 from txbatch.failpoints import FailpointReached
@@ -400,9 +400,9 @@ def test_a_ledger_set_back_is_refused_by_what_the_warehouse_knows(backing: Any, 
     backing.forget_attempts("word_count", 1)
     for _ in range(2):
         backing.emit(topology, batch, words(dog=3))
-        with pytest.raises(StateAhead, match=r"holds attempt 1:1, which the ledger does not know.*restore both"):
+        with pytest.raises(DatabasesDisagree, match=r"holds attempt 1:1, which the ledger does not know.*restore both"):
             backing.commit(topology, batch, words(dog=3))
-    with pytest.raises(StateAhead, match="the ledger was set back"):
+    with pytest.raises(DatabasesDisagree, match="the ledger was set back"):
         backing.ledger.abort("word_count", 1, "wrong")
     assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
 
@@ -419,7 +419,7 @@ def test_a_ledger_set_back_does_not_count_again_what_is_in_the_warehouse(backing
     for _ in range(2):
         batch = backing.initialize(topology, "3")
         backing.emit(topology, batch, words(dog=1), "3")
-        with pytest.raises(StateAhead, match=f"holds attempt {ahead}:1, which the ledger does not know"):
+        with pytest.raises(DatabasesDisagree, match=f"holds attempt {ahead}:1, which the ledger does not know"):
             backing.commit(topology, batch, words(dog=1))
     assert backing.apart("word_count") == {("dog",): (1, 1), "last": (f"{ahead}:1", "applied")}
 
