@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import BadRecord, BadResult
 from txbatch.core.records.fields import SIMPLE_TYPES, Field, array_of, decimal_scale
 from txbatch.core.records.python_types import DECIMAL_TAKES, TAKES
 from txbatch.core.text import repr_of
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN_MAX = 100
+# Whose value is refused, unless a caller says so.
+RETURNED = "a function returned"
 
 
 def arrow_type(type_: str) -> pa.DataType:
@@ -30,7 +32,7 @@ def arrow_type(type_: str) -> pa.DataType:
     return pa.type_for_alias(SIMPLE_TYPES[type_].arrow)
 
 
-def arrow_array(values: Sequence[Any], field: Field, who: str = "a function returned") -> pa.Array:
+def arrow_array(values: Sequence[Any], field: Field, who: str = RETURNED) -> pa.Array:
     """Values from Python for a field; BadRecord for one that is not of its type, or would be rounded or cut."""
     import pyarrow as pa
 
@@ -55,6 +57,7 @@ def arrow_array(values: Sequence[Any], field: Field, who: str = "a function retu
 def _misfit(value: Any, field: Field, why: str, who: str) -> BadRecord:
     shown = repr_of(value)
     cut = shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
-    return BadRecord(
+    situation = BadResult if who == RETURNED else BadRecord
+    return situation(
         f"{who} {cut} for {field.name!r}, declared {field.type}: {why}; convert it there, or declare another type"
     )

@@ -266,7 +266,8 @@ SPOUTS = {
 def test_a_root_is_one_folder_wherever_a_process_runs(name: str, root: Any) -> None:
     """Else a shell and a worker of Airflow read two folders as one source, and none notices."""
     with pytest.raises(
-        DefinitionError, match=rf"^{name}: root .* is no absolute path: .*Path\(__file__\)\.parent / \"data\""
+        DefinitionError,
+        match=rf"^TX208 \(no retry helps\): {name}: root .* is no absolute path: .*Path\(__file__\)\.parent / \"data\"",
     ):
         SPOUTS[name](root)
 
@@ -295,7 +296,10 @@ def test_a_file_is_counted_again_whole_as_it_is_now(tmp_path: Path) -> None:
     again = spout.plan_again("a", planned)
     assert again == {"start": 0, "end": 10, "mtime_ns": (tmp_path / "a").stat().st_mtime_ns}
     (tmp_path / "a").unlink()
-    with pytest.raises(PartitionUnreadable, match=f"^{tmp_path}/a cannot be read: No such file or directory; restore"):
+    with pytest.raises(
+        PartitionUnreadable,
+        match=rf"^TX201 \(try again\): {tmp_path}/a cannot be read: No such file or directory; restore",
+    ):
         spout.plan_again("a", planned)
 
 

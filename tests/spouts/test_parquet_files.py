@@ -229,7 +229,9 @@ def test_a_damaged_codec_is_named_and_ends_no_process(tmp_path: Path) -> None:
         file.write_bytes(content.replace(at + b"\x02", at + bytes([codec])))
     told = subprocess.run([sys.executable, "-c", CHECK_ALL, *files], capture_output=True, text=True, check=True).stdout
     for line, file, says in zip(told.splitlines(), files, [*codecs.values(), "Unsupported"], strict=True):
-        assert re.fullmatch(rf"BadRecord {file} cannot be read \(.*{says}.*\); write it again", line)
+        assert re.fullmatch(
+            rf"DamagedFile TX302 \(no retry helps\): {file} cannot be read \(.*{says}.*\); write it again", line
+        )
 
 
 @pytest.mark.parametrize("name", ["x", "y"])

@@ -284,7 +284,10 @@ def test_columns(aggregator: CombinerAggregator, field: str | None, types: list[
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300, 1e37])
 def test_a_double_that_is_no_decimal_is_refused(kind: type[Sum], value: float) -> None:
     """R24: Spark's cast would make null of NaN and infinity, and an average would count them as zero."""
-    with pytest.raises(BadRecord, match=rf"^field 'v' is {re.escape(str(value))}, .*(filter such|smaller scale)"):
+    with pytest.raises(
+        BadRecord,
+        match=rf"^TX305 \(no retry helps\): field 'v' is {re.escape(str(value))}, .*(filter such|smaller scale)",
+    ):
         kind("v", scale=2).init(value)
 
 
@@ -335,7 +338,7 @@ def test_no_exact_sum(aggregator: CombinerAggregator, type_: str, says: str) -> 
     ],
 )
 def test_edges_that_make_no_histogram(edges: Any, says: str) -> None:
-    with pytest.raises(DefinitionError, match=f"^Histogram of 'v': .*{says}"):
+    with pytest.raises(DefinitionError, match=rf"^TX105 \(no retry helps\): Histogram of 'v': .*{says}"):
         Histogram("v", edges)
 
 
@@ -424,7 +427,7 @@ def test_a_condition_leaves_records_out_of_one_value() -> None:
 @pytest.mark.parametrize(
     ("where", "aggregate", "says"),
     [
-        ("", "max(v)", "^state 's': x: where '' is no condition"),
+        ("", "max(v)", r"^TX110 \(no retry helps\): state 's': x: where '' is no condition"),
         (lambda: True, "max(v)", "is called with one argument"),
         ("v > 1", "max(v) - min(v)", "where cannot be said of 'max.v. - min.v.', which is more than one call"),
         ("v > 1", "first(v).x", "more than one call"),

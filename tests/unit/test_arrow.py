@@ -59,12 +59,17 @@ def test_a_value_of_its_type_is_kept_and_null_is_null(type_: str, value: Any) ->
 
 def test_it_is_said_which_value_is_meant_for_what() -> None:
     with pytest.raises(
-        BadRecord, match=r"^a function returned 2\.7 for 'x', declared int: it is of the type float; conv"
+        BadRecord,
+        match=r"^TX308 \(no retry helps\): a function returned 2\.7 for 'x', declared int: it is of the type float; conv",
     ):
         arrow_array([1, 2.7], Field("x", "int"))
     with pytest.raises(
-        BadRecord, match=r"^a function returned Decimal.'1.55'. for 'x', declared .*: Rescaling Decimal"
+        BadRecord,
+        match=r"^TX308 \(no retry helps\): a function returned Decimal.'1.55'. for 'x', declared .*: Rescaling Decimal",
     ):
         arrow_array([Decimal("1.55")], Field("x", "decimal(4,1)"))
-    with pytest.raises(BadRecord, match=r"^the state has 1099511627776 for 'x', declared int: .*; convert it there"):
+    with pytest.raises(
+        BadRecord,
+        match=r"^TX301 \(no retry helps\): the state has 1099511627776 for 'x', declared int: .*; convert it there",
+    ):
         arrow_array([1, 2**40, 2], Field("x", "int"), "the state has")

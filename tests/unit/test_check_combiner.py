@@ -120,7 +120,11 @@ def test_one_of_a_user_that_is_right_passes(check: Check) -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (Difference, r"^Difference of n: zero is not neutral: combine\(\(0,\), \((-?\d+),\)\) is \((-?\d+),\), not \("),
+        (
+            Difference,
+            r"^TX120 \(no retry helps\): Difference of n: zero is not neutral: "
+            r"combine\(\(0,\), \((-?\d+),\)\) is \((-?\d+),\), not \(",
+        ),
         (Newest, r"Newest of n: (combine is not commutative: combine\(|combine depends on order: of \[)"),
         (Middle, r"Middle of n: (combine is not associative: combine\(.*, combine\(|combine depends on order: of \[)"),
         (FromOne, r"FromOne of n: zero is not neutral: combine\(\(1,\), "),
@@ -215,11 +219,15 @@ class Inverse(Mean):
     [
         (
             Later("n"),
-            "^Later of n: .*init returned '[49]' for 'mean', declared double: it is of the type str; convert it",
+            r"^TX120 \(no retry helps\): Later of n: .*init returned '[49]' for "
+            "'mean', declared double: it is of the type str; convert it",
         ),
-        (Choosy("n"), "^Choosy of n: 4 is refused"),
-        (Worded("n"), "^Worded of n: finish of .* made '.* records', declared bigint: it is of the type str"),
-        (Mean("n"), "^Mean of n: combine (is not associative: combine|depends on order)"),
+        (Choosy("n"), r"^TX120 \(no retry helps\): Choosy of n: 4 is refused"),
+        (
+            Worded("n"),
+            r"^TX120 \(no retry helps\): Worded of n: finish of .* made '.* records', declared bigint: it is of the type str",
+        ),
+        (Mean("n"), r"^TX120 \(no retry helps\): Mean of n: combine (is not associative: combine|depends on order)"),
         (Text("n"), "combine returned '.*' for 'mean', declared double: it is of the type str; convert it there"),
         (
             Inverse("n"),

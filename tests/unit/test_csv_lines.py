@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from read_files import read_text
 
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import BadRecord, BadText, DefinitionError, WrongColumns
 from txbatch.core.records.fields import parse_fields
 from txbatch.formats import contents, options, scan
 from txbatch.formats.scan import Format, Range, Times, tasks_of
@@ -36,8 +36,8 @@ def refusal(folder: Path, content: str | bytes, fields: Any = FIELDS, **given: A
     with pytest.raises(BadRecord) as refused:
         rows(folder, content, fields, **given)
     path = f"{folder}/a b,ü%#:.csv"
-    assert str(refused.value).startswith(path)
-    return str(refused.value).removeprefix(path).removeprefix(", ")
+    assert refused.value.text.startswith(path)
+    return refused.value.text.removeprefix(path).removeprefix(", ")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,21 @@ def test_it_is_read_as_it_is_written(tmp_path: Path, content: str | bytes, given
 )
 def test_what_is_not_right_is_named(tmp_path: Path, content: str | bytes, given: Any, says: str) -> None:
     assert refusal(tmp_path, content, **given).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("content", "given", "kind"),
+    [
+        (f"{AT},a\n", {}, BadRecord),
+        ("at,name\n", HEADER, WrongColumns),
+        (f"{AT},M\u00fcller,1\n".encode("latin-1"), {}, BadText),
+        (f"{AT},\0,1\n", {}, BadText),
+    ],
+)
+def test_a_refusal_is_of_its_situation(tmp_path: Path, content: str | bytes, given: Any, kind: type[BadRecord]) -> None:
+    with pytest.raises(BadRecord) as refused:
+        rows(tmp_path, content, **given)
+    assert type(refused.value) is kind
 
 
 @pytest.mark.parametrize("header", ["," * 400_000, ",".join(map(str, range(400_000)))])

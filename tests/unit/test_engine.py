@@ -8,9 +8,10 @@ from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import pytest
+from psycopg2.errors import RaiseException
 from sqlalchemy import create_engine
 
-from txbatch.core.errors import DefinitionError, OutcomeUnknown
+from txbatch.core.errors import DefinitionError, OutcomeUnknown, PastNotKept
 from txbatch.postgres.database.engine import _connecting, translate
 from txbatch.postgres.database.url import parse
 
@@ -43,7 +44,13 @@ def test_two_threads_that_make_the_first_connections_get_all_settings() -> None:
 def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown() -> None:
     lost = translate(ConnectionError("server closed the connection unexpectedly"), committing=True)
     assert isinstance(lost, OutcomeUnknown)
-    assert str(lost).startswith("outcome unknown: the answer to COMMIT was lost; try again")
+    assert lost.text.startswith("outcome unknown: the answer to COMMIT was lost; try again")
+
+
+def test_an_error_that_a_function_of_the_database_raises_keeps_its_code() -> None:
+    error = translate(RaiseException("TX701 (no retry helps): state 'n' has no past\nCONTEXT:  PL/pgSQL function"))
+    assert isinstance(error, PastNotKept)
+    assert str(error) == "TX701 (no retry helps): state 'n' has no past"
 
 
 def refused(url: str) -> str:

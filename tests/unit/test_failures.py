@@ -13,9 +13,9 @@ from py4j.protocol import Py4JNetworkError
 import txbatch
 from txbatch.core import naming
 from txbatch.core.batch.heartbeat import Heartbeat
-from txbatch.core.errors import BadRecord, FunctionFailed, TransientError
+from txbatch.core.errors import BadRecord, DamagedFile, DiskFull, FunctionFailed, SparkFailed, TransientError
 from txbatch.launch.driver import Driver, _fail
-from txbatch.spark.failures import SparkFailed, in_our_words, java_is_gone
+from txbatch.spark.failures import in_our_words, java_is_gone
 from txbatch.storage.staging import AttemptFolder
 
 FRAME = '  File "{}", line {}, in {}\n'
@@ -30,7 +30,7 @@ class Raised(Exception):
 
 def told(*frames: tuple[str, int, str]) -> str:
     traceback = "".join(FRAME.format(*frame) for frame in frames)
-    return str(in_our_words(Raised(f"Traceback (most recent call last):\n{traceback}    boom\nValueError: no\n")))
+    return in_our_words(Raised(f"Traceback (most recent call last):\n{traceback}    boom\nValueError: no\n")).text
 
 
 @pytest.mark.parametrize("folder", ["/x/txbatch", "/x/pyspark/txbatch", "/x/a b ü/txb", "/x/site-packages"])
@@ -50,7 +50,7 @@ def test_an_exception_whose_text_raises_is_told_by_its_name() -> None:
         def __str__(self) -> str:
             raise KeyError("name")
 
-    assert str(in_our_words(Wordless())) == "Wordless: Wordless (its text raises KeyError)"
+    assert in_our_words(Wordless()).text == "Wordless: Wordless (its text raises KeyError)"
     with (
         pytest.raises(TransientError, match=r"the spout raised Wordless: Wordless .its text"),
         naming.naming_stream("the spout"),
@@ -84,8 +84,8 @@ def unread(cause: str) -> Exception:
 )
 def test_a_damaged_file_is_named_and_no_retry_can_help(cause: str, why: str) -> None:
     error = in_our_words(unread(cause))
-    assert isinstance(error, BadRecord)
-    assert str(error).startswith(f"/in/a b/x.parquet cannot be read ({why}")
+    assert isinstance(error, DamagedFile)
+    assert error.text.startswith(f"/in/a b/x.parquet cannot be read ({why}")
     assert str(error).endswith("); write it again")
 
 
@@ -117,7 +117,7 @@ def test_a_disk_that_is_full_says_so(cause: str) -> None:
         f"Caused by: {cause}\n\tat java.base/sun.nio.ch...\n"
     )
     found = in_our_words(error)
-    assert (type(found), str(found).startswith("a disk is full (")) == (TransientError, True)
+    assert (type(found), found.text.startswith("a disk is full (")) == (DiskFull, True)
     assert "make room where TXBATCH_STAGING is, or where Spark keeps its own files" in str(found)
 
 

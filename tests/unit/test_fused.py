@@ -202,13 +202,17 @@ def said_of_two(said: Any, *partitions: str) -> bool:
     ],
 )
 def test_a_spout_that_names_other_ranges_for_several_than_for_each_is_refused(said: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"^stream 'in': fused\(\) of Said names other ranges"):
+    with pytest.raises(
+        DefinitionError, match=r"^TX\d{3} \(no retry helps\): stream 'in': fused\(\) of Said names other ranges"
+    ):
         said_of_two({"partitions": said}, "p", "q")
 
 
 @pytest.mark.parametrize("said", [[], {"partitions": []}, {"partitions": {"p": 7}}, "p"])
 def test_what_is_no_plan_of_partitions_is_refused(said: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"^stream .in.: fused.. of Said (gave|names)"):
+    with pytest.raises(
+        DefinitionError, match=r"^TX\d{3} \(no retry helps\): stream .in.: fused.. of Said (gave|names)"
+    ):
         said_of_two(said, "p", "q")
 
 
@@ -294,7 +298,8 @@ class Jobs:
     def alone(self, attempt: Attempt) -> str | None:
         folder = cast(Folder, attempt[0])
         self.jobs.append([folder.txid])
-        folder.said = self.said.format(folder.txid) if folder.txid in self.failing else "manifest"
+        failed = BadRecord(self.said.format(folder.txid))
+        folder.said = str(failed) if folder.txid in self.failing else "manifest"
         return None if folder.said == "manifest" else folder.said
 
 
@@ -579,7 +584,7 @@ def test_when_the_job_as_a_whole_fails_each_is_emitted_by_itself(case: Case) -> 
     case.application.before = fail
     assert case.run(3) == [1, 2, 3]
     assert case.application.alone == ["1:2", "2:2", "3:2"]
-    assert case.ledger.tables.attempts_of(case.batches()[0])[0].error == "Spark ended"
+    assert case.ledger.tables.attempts_of(case.batches()[0])[0].error == "TX002 (try again): Spark ended"
 
 
 def test_a_train_is_no_longer_than_its_bound(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

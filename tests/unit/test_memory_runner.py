@@ -32,7 +32,7 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core.errors import BadRecord, DefinitionError, TransientError
+from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError
 from txbatch.core.records.ordered_texts import BETWEEN, ordered_text
 from txbatch.memory.ask import ask
 from txbatch.memory.ledger import MemoryLedger
@@ -268,7 +268,8 @@ def test_what_fails_in_the_commit_names_batch_and_state_as_postgresql_does(
     words = sentences(("a", most), ("a", most), fields=f"word string, n {type_}")
     words.group_by("word").persistent_aggregate(OpaqueState("sums", database=database), total=Sum("n"))
     with pytest.raises(
-        BadRecord, match=f"^t 2:1, state 'sums': .* is out of range for its type; sum {instead} instead"
+        BadRecord,
+        match=rf"^TX305 \(no retry helps\): t 2:1, state 'sums': .* is out of range for its type; sum {instead} instead",
     ):
         run(words.topology)
 
@@ -276,7 +277,8 @@ def test_what_fails_in_the_commit_names_batch_and_state_as_postgresql_does(
 def test_a_null_key_is_refused() -> None:
     stream = sentences("a", None, fields="word string")
     stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
-    told = r"^t 2:1: state 'words': a key is null in \{'word': None\}; filter .* quarantine .* TOPOLOGY TXID"
+    told = r"^TX306 \(no retry helps\): t 2:1: state 'words': a key is null in "
+    told += r"\{'word': None\}; filter .* quarantine .* TOPOLOGY TXID"
     with pytest.raises(BadRecord, match=told):
         run(stream.topology)
 
@@ -294,7 +296,7 @@ def test_a_value_that_cannot_be_added_names_state_and_record_and_a_total_that_do
     records = ("a", 1.0, 2**62), ("b", float("nan"), 2**62), ("a", 1.0, 2**62)
     stream = sentences(*records, fields="k string, x double, n bigint", size=3)
     stream.group_by("k").persistent_aggregate(OpaqueState("sums"), total=total)
-    with pytest.raises(BadRecord, match=rf"^t 1:1: state 'sums': .*{told}"):
+    with pytest.raises(BadRecord, match=rf"^TX305 \(no retry helps\): t 1:1: state 'sums': .*{told}"):
         run(stream.topology)
 
 
@@ -308,9 +310,28 @@ def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told
     numbers = stream.flat_map(lambda record: map(int, record["sentence"].split()), "n bigint")
     numbers.group_by("n").persistent_aggregate(OpaqueState("s"), count=Count())
     with pytest.raises(
-        BadRecord, match=rf"^t 1:1: stream 'in': 1. flat_map <lambda> raised {told}; tried again it failed again: mend"
+        BadRecord,
+        match=rf"^TX307 \(no retry helps\): t 1:1: stream 'in': 1. flat_map "
+        rf"<lambda> raised {told}; tried again it failed again: mend",
     ):
         run(topology)
+
+
+class Unpaid(TerminalError):
+    """An error of the job, made of two values."""
+
+    def __init__(self, order: int, amount: int) -> None:
+        super().__init__(f"order {order} lacks {amount}")
+
+
+def test_an_error_of_the_job_may_be_made_of_other_values_than_a_text() -> None:
+    def paid(record: Any) -> bool:
+        raise Unpaid(7, 20)
+
+    stream = sentences("a").filter(paid)
+    stream.group_by("sentence").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(TerminalError, match=r"^TX001 \(no retry helps\): t 1:1: order 7 lacks 20$"):
+        run(stream.topology)
 
 
 @pytest.mark.parametrize("made", ["ab", b"ab", {"letter": "a"}])
@@ -335,7 +356,7 @@ def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) 
     with pytest.raises(BadRecord) as raised:
         run(topology)
     told = str(raised.value)
-    assert told.startswith("t 1:1: stream 'in': 1. map <lambda>: a function returned ")
+    assert told.startswith("TX308 (no retry helps): t 1:1: stream 'in': 1. map <lambda>: a function returned ")
     assert ("a function returned ('secret', 'b', " in told, "secret" in told) == (show, show)
     assert told.endswith("(5,010 characters); expected a tuple of 1 values; the record is {'k': 'secret'}") == show
 
@@ -354,7 +375,7 @@ def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) 
 def test_a_record_of_a_megabyte_is_cut_and_what_to_do_is_told(change: Callable[[Stream], Stream]) -> None:
     stream = sentences(("x" * 1_000_000, 1), fields="big string, n int")
     change(stream).group_by("k").persistent_aggregate(OpaqueState("s"), count=Count())
-    with pytest.raises(BadRecord, match=r"^t 1:1: .*'x{250,300}\.\.\.") as raised:
+    with pytest.raises(BadRecord, match=r"^TX30[678] \(no retry helps\): t 1:1: .*'x{250,300}\.\.\.") as raised:
         run(stream.topology)
     assert len(str(raised.value)) < 1_000
 
@@ -405,7 +426,7 @@ def test_a_function_of_a_state_that_raises_is_named(values: dict[str, Any], told
         re.sub("{(.*)}", r": \1" if show else "", told),
         "; the record is {'k': 'Ada', 'v': 0}" if show else "",
     )
-    assert str(raised.value) == f"t 1:1: state 's': {cause}{shown}"
+    assert str(raised.value) == f"TX307 (no retry helps): t 1:1: state 's': {cause}{shown}"
 
 
 def test_a_disk_that_fails_a_function_of_a_state_is_no_records_fault() -> None:
@@ -427,9 +448,8 @@ def test_a_function_of_an_aggregate_in_the_batch_that_raises_is_named(show: bool
         run(topology)
     cause = ": 'no Ada'" if show else ""
     shown = "; the record is {'k': 'Ada', 'v': 0}" if show else ""
-    assert (
-        str(raised.value) == f"t 1:1: stream 'in': aggregate n: where asks raised KeyError{cause}; mend the job{shown}"
-    )
+    told = f"t 1:1: stream 'in': aggregate n: where asks raised KeyError{cause}; mend the job{shown}"
+    assert str(raised.value) == f"TX307 (no retry helps): {told}"
 
 
 def test_a_function_that_fails_once_or_by_what_is_no_records_fault_is_tried_again() -> None:
@@ -462,7 +482,8 @@ def test_what_a_spout_raises_names_its_stream(monkeypatch: pytest.MonkeyPatch, m
     monkeypatch.setattr(FixedBatchSpout, method, failing)
     what = r"batch\(\)" if method == "batch" else "the coordinator"
     with pytest.raises(
-        TransientError, match=rf"^t: {what} of stream 'sentences' raised RuntimeError: broker .*; mend the"
+        TransientError,
+        match=rf"^TX209 \(try again\): t: {what} of stream 'sentences' raised RuntimeError: broker .*; mend the",
     ):
         run(stream.topology)
 

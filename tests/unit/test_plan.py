@@ -59,7 +59,10 @@ def test_what_is_read_of_streams_without_partitions() -> None:
 
 @pytest.mark.parametrize("format_", [8, 99, 0, -1, "2", None, True, 2.0])
 def test_a_plan_of_another_format_is_refused(format_: Any) -> None:
-    with pytest.raises(NewerFormat, match=r"^t: the plan of txid 7 has format .*, this txbatch reads 1 to 7: update"):
+    with pytest.raises(
+        NewerFormat,
+        match=r"^TX609 \(no retry helps\): t: the plan of txid 7 has format .*, this txbatch reads 1 to 7: update",
+    ):
         BatchPlan.from_json({"format": format_, "streams": {}}, "t: the plan of txid 7")
 
 

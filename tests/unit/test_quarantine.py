@@ -145,7 +145,7 @@ def test_an_exception_and_a_value_whose_text_raises_are_quarantined_as_others_ar
     counts, failed = counted(lines("1", "x", "y").each(wordless, "n bigint"))
     assert counts == {(1,)}
     misfit = f"a function returned {WORDLESS} for 'n', declared bigint: it is of the type Wordless"
-    assert {each[4].partition(";")[0] for each in failed} == {f"Wordless: {WORDLESS}", f"BadRecord: {misfit}"}
+    assert {each[4].partition(";")[0] for each in failed} == {f"Wordless: {WORDLESS}", f"BadResult: {misfit}"}
 
 
 @pytest.mark.parametrize("line", ["x", "y"])

@@ -115,7 +115,8 @@ def test_a_key_that_is_there_twice_is_refused(show: bool, key: str) -> None:
     words = fixed(topology, "words", "word string, day date", ("a", NEW_YEAR)).state_query(twice, "word", "day")
     words.group_by("word").persistent_aggregate(OpaqueState("s"), n=Count())
     with pytest.raises(
-        BadRecord, match=f"^t 1:1: static state 'twice' has two rows with one word, day{key}; a key has one"
+        BadRecord,
+        match=rf"^TX306 \(no retry helps\): t 1:1: static state 'twice' has two rows with one word, day{key}; a key has one",
     ):
         run(topology)
 

@@ -102,7 +102,8 @@ def test_a_row_that_is_too_long_is_refused() -> None:
     (kept,) = rows.init_of({"id": 1, "note": "x" * (ROW_BYTES_MAX - 7)})
     assert len(kept[0]) == ROW_BYTES_MAX
     with pytest.raises(
-        BadRecord, match=r"^the fields 'id', 'note' of a record have 65537 bytes together, more than the 65536"
+        BadRecord,
+        match=r"^TX301 \(no retry helps\): the fields 'id', 'note' of a record have 65537 bytes together, more than the 65536",
     ):
         rows.init_of({"id": 1, "note": "x" * (ROW_BYTES_MAX - 6)})
 

@@ -45,7 +45,7 @@ def test_the_guarantee_matrix(spout: SpoutKind, state: str) -> None:
         assert grouped.persistent_aggregate(STATES[state]("s"), count=Count()).guarantee == "exactly_once"
         return
     says = (
-        f"^state 's': an? {spout} spout with {state} state is not exactly-once; "
+        rf"^TX109 \(no retry helps\): state 's': an? {spout} spout with {state} state is not exactly-once; "
         'choose another state, or say guarantee="at_least_once"$'
     )
     with pytest.raises(NotExactlyOnce, match=says):

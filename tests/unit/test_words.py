@@ -50,7 +50,9 @@ def test_a_time_before_the_year_1_is_refused_as_a_question() -> None:
     with pytest.raises(TerminalError, match="is no timestamp: write it like 2026"):
         _question("q", parse_fields("at timestamp"), BEFORE_ALL)
     moment = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
-    with pytest.raises(TerminalError, match=r"^query 'q': .* outside the years 1 to 9999 in UTC"):
+    with pytest.raises(
+        TerminalError, match=r"^TX702 \(no retry helps\): query 'q': .* outside the years 1 to 9999 in UTC"
+    ):
         _records("query 'q'", [Field("at", "timestamp")], [moment])
 
 

@@ -29,14 +29,14 @@ def metadata(files: dict[str, str]) -> Message:
     return Parser().parsestr(files[f"txbatch-{__version__}.dist-info/METADATA"])
 
 
-def test_it_has_the_package_and_its_sql_and_nothing_else(files: dict[str, str]) -> None:
+def test_it_has_the_package_its_sql_its_error_pages_and_nothing_else(files: dict[str, str]) -> None:
     def below(folder: Path, name: str) -> set[str]:
         found = (each.relative_to(folder) for each in folder.rglob("*") if each.is_file())
         return {f"{name}/{each}" for each in found if "__pycache__" not in each.parts}
 
     expected = below(ROOT / "plugins" / "txbatch", "txbatch")
     expected |= below(ROOT / "sql", "txbatch/_sql") | below(ROOT / "starter", "txbatch/_starter")
-    expected.add("txbatch_plugin.py")
+    expected |= {"txbatch_plugin.py", "txbatch/_errors.md"}
     assert {name for name in files if ".dist-info/" not in name} == expected
     assert "txbatch/py.typed" in files
 
@@ -60,6 +60,11 @@ def test_it_asks_for_ranges_in_which_the_tested_versions_are(metadata: Message) 
 def test_the_command_works_from_anywhere(environment: Path, tmp_path: Path) -> None:
     told = call([str(environment / "txbatch"), "--version"], tmp_path)
     assert told.stdout == f"txbatch, version {__version__}\n", told.stderr
+
+
+def test_it_explains_an_error_from_anywhere(environment: Path, tmp_path: Path) -> None:
+    told = call([str(environment / "txbatch"), "explain", "tx402"], tmp_path)
+    assert told.stdout.startswith("## TX402 NotItsTurn (try again)\n"), told.stderr
 
 
 def test_its_help_names_no_file_of_a_checkout(environment: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import click
 
 from txbatch.cli.cron import split_by_cron
 from txbatch.core.batch.transaction import Interval
-from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.core.errors import DefinitionError, InvalidKey
 from txbatch.core.records.fields import encodable
 from txbatch.core.text import WHY_MAX, how_many, one_line
 from txbatch.launch.job_file import Job, load_job
@@ -210,7 +210,7 @@ def parts_of(text: str) -> list[str]:
     try:
         return next(csv.reader([text]), [])
     except csv.Error as error:
-        raise TerminalError(
+        raise InvalidKey(
             f"{text!r} is no line of CSV ({error}); enclose a part with such characters in quotes"
         ) from None
 
@@ -218,7 +218,7 @@ def parts_of(text: str) -> list[str]:
 def _columns_of(key: str, columns: Collection[str]) -> list[str]:
     parts = parts_of(key)
     if len(parts) != len(columns):
-        raise TerminalError(
+        raise InvalidKey(
             f"key {key!r} has {how_many(len(parts), 'part')}; the state's keys are {', '.join(columns)}: write them "
             "as CSV"
         )

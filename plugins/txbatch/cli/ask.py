@@ -11,7 +11,7 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import InvalidKey
 from txbatch.core.records.fields import Field
 from txbatch.core.text import how_many
 from txbatch.reports import Reports
@@ -58,7 +58,7 @@ def _question(query: str, fields: Sequence[Field], text: str) -> tuple[Any, ...]
     takes = f"query {query!r} takes {', '.join(f'{field.name} {field.type}' for field in fields)}"
     parts: list[str] = [text] if len(fields) == 1 else arguments.parts_of(text)
     if len(parts) != len(fields):
-        raise TerminalError(f"{takes}; {text!r} has {how_many(len(parts), 'part')}: write a question as CSV")
+        raise InvalidKey(f"{takes}; {text!r} has {how_many(len(parts), 'part')}: write a question as CSV")
     return tuple(_typed(takes, field, part) for field, part in zip(fields, parts, strict=True))
 
 
@@ -67,7 +67,7 @@ def _typed(takes: str, field: Field, text: str) -> Any:
         return _OF_TEXT.get(field.type, Decimal)(text)
     except (ValueError, ArithmeticError, LookupError) as error:
         like = ": write it like 2026-01-05T08:00:00Z; without a zone it is UTC" if field.type == "timestamp" else ""
-        raise TerminalError(f"{takes}; {text!r} is no {field.type}{like}") from error
+        raise InvalidKey(f"{takes}; {text!r} is no {field.type}{like}") from error
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from croniter import croniter
 
 from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, InvalidSchedule
 
 _SECOND = timedelta(seconds=1)
 # No clock was ever moved by more at once, but by whole days.
@@ -32,7 +32,7 @@ def split_by_cron(whole: Interval, cron: str, zone: str) -> list[Interval]:
         _check_start(whole.start, cron, within)
         times = list(islice(_times(whole, cron, within), INTERVALS_MAX + 2))
         if len(times) > INTERVALS_MAX + 1:
-            raise DefinitionError(
+            raise InvalidSchedule(
                 f"{cron!r} cuts {whole} into more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
             )
         if times[-1] != whole.end:
@@ -55,9 +55,9 @@ def _naming_cron(cron: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:  # croniter's own among them
-        raise DefinitionError(f"{cron!r} is no cron expression: {error}") from None
+        raise InvalidSchedule(f"{cron!r} is no cron expression: {error}") from None
     except OverflowError:
-        raise DefinitionError(
+        raise InvalidSchedule(
             f"{cron!r} leads out of the years 1 to 9999: give an interval further from their ends"
         ) from None
 
@@ -66,7 +66,7 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise DefinitionError(f"no zone {name!r} is known; write it like America/New_York") from None
+        raise InvalidSchedule(f"no zone {name!r} is known; write it like America/New_York") from None
 
 
 def _check_start(moment: datetime, cron: str, zone: ZoneInfo) -> None:
@@ -75,7 +75,7 @@ def _check_start(moment: datetime, cron: str, zone: ZoneInfo) -> None:
 
 
 def _no_time(what: str, moment: datetime, cron: str, zone: ZoneInfo, following: datetime) -> DefinitionError:
-    return DefinitionError(
+    return InvalidSchedule(
         f"the interval's {what} {moment.astimezone(zone).isoformat()} is no time of {cron!r} in {zone.key}; "
         f"the next one is {following.astimezone(zone).isoformat()}"
     )

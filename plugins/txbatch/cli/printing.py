@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from txbatch.core.errors import TerminalError, TxbatchError, Unexpected
+from txbatch.core.errors import JobEndedProgram, TxbatchError, Unexpected
 from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
 from txbatch.core.text import escape_json, list_txids, one_line, safe_lines, text_of
@@ -85,7 +85,7 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
         sys.exit(128 + signal.SIGINT)
     except SystemExit as ended:
         why = f"the job, or a function of it, ended the program (SystemExit: {ended.code}); raise another error there"
-        _print_error(TerminalError(f"{why}; `txbatch -v` shows where").with_traceback(ended.__traceback__), as_json)
+        _print_error(JobEndedProgram(f"{why}; `txbatch -v` shows where").with_traceback(ended.__traceback__), as_json)
         sys.exit(1)
     except Exception as error:
         _print_error(error, as_json)

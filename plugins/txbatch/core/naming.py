@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from txbatch.core.errors import BadRecord, TransientError, TxbatchError
+from txbatch.core.errors import BadRecord, SpoutFailed, TxbatchError
 from txbatch.core.text import text_of
 
 
 @contextmanager
 def naming_stream(what: str) -> Iterator[None]:
-    """Context manager. TransientError, which names `what` and the cause, for what the block raises; errors of ours pass."""
+    """Context manager. SpoutFailed, which names `what` and the cause, for what the block raises; errors of ours pass."""
     try:
         yield
     except TxbatchError:
         raise
     except Exception as error:
-        raise TransientError(
+        raise SpoutFailed(
             f"{what} raised {type(error).__name__}: {text_of(error)}; mend the spout, and run again"
         ) from error
 
@@ -28,4 +28,4 @@ def naming(what: str) -> Iterator[None]:
     try:
         yield
     except BadRecord as error:
-        raise BadRecord(f"{what}: {error}") from error
+        raise error.retold(f"{what}: {error.text}") from error

@@ -103,7 +103,7 @@ def _init(aggregator: CombinerAggregator, record: Record, *, show: bool) -> Part
     try:
         return init_of(aggregator, record, show=show)
     except BadFunction as error:
-        raise BadFunction(f"{error}; the record is {describe_record(record)}" if show else str(error)) from error
+        raise BadFunction(f"{error.text}; the record is {describe_record(record)}" if show else error.text) from error
 
 
 def _match(record: Record, node: Join) -> tuple[Any, ...]:
@@ -123,6 +123,6 @@ def _value(value: BatchValue, group: Sequence[Record], step: Aggregate) -> Any:
         return fitted(aggregator.finish(partial), value.type)
     except BadRecord as error:
         told = refused(error, show=step.show_records)
-        raise BadRecord(f"stream {step.name!r}: aggregate {value.name}: {told}") from (
+        raise error.retold(f"stream {step.name!r}: aggregate {value.name}: {told}") from (
             error if step.show_records else None
         )

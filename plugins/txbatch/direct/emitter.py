@@ -12,7 +12,15 @@ from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.batch.plan import StreamPlan
 from txbatch.core.batch.transaction import Assignment, digest
-from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
+from txbatch.core.errors import (
+    REFUSED,
+    BadKey,
+    BadRecord,
+    NeedsSpark,
+    PartitionUnreadable,
+    QuarantineFull,
+    TxbatchError,
+)
 from txbatch.core.naming import naming, naming_stream
 from txbatch.core.protocol.window_closing import Marks, largest
 from txbatch.core.records.comparing import grouped_by
@@ -104,7 +112,7 @@ def _named(assignment: Assignment) -> Iterator[None]:
     except QuarantineFull:  # which names it
         raise
     except TxbatchError as error:
-        raise type(error)(f"{_of(assignment)}: {error}") from error.__cause__
+        raise error.retold(f"{_of(assignment)}: {error.text}") from error.__cause__
 
 
 def described(part: list[Record], time: str | None = None, planned_at: int | None = None) -> ReadPartition:
@@ -140,7 +148,7 @@ def _read(
     if exported is not None:
         return {at: [record_of(record, fields) for record in exported] for at in planned.ranges}, {}
     if not hasattr(stream.spout, "batch"):
-        raise DefinitionError(
+        raise NeedsSpark(
             f"stream {stream.name!r}: {type(stream.spout).__name__} needs Spark, a FixedBatchSpout does not"
         )
     found: dict[str, list[Record]] = {}
@@ -153,7 +161,7 @@ def _read(
         except PartitionUnreadable as error:
             if stream.spout.kind is not SpoutKind.OPAQUE:
                 raise
-            holes[partition] = str(error)
+            holes[partition] = error.text
     return found, holes
 
 
@@ -171,14 +179,14 @@ def partials_of(
         key = tuple(grouped_by(record[field.name]) for field in aggregate.keys)
         if None in key:
             shown = f" in {describe_record(record)}" if aggregate.stream.show_records else ""
-            raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
+            raise BadKey(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
         try:
             partial = _partial(aggregate, record)
             found[key] = combine.on_the_way(found[key], partial) if key in found else partial
         except BadRecord as error:
             show = aggregate.stream.show_records
             shown = f"; the record is {describe_record(record)}" if show else ""
-            raise BadRecord(f"state {aggregate.state.name!r}: {refused(error, show=show)}{shown}") from (
+            raise error.retold(f"state {aggregate.state.name!r}: {refused(error, show=show)}{shown}") from (
                 error if show else None
             )
     with naming(f"state {aggregate.state.name!r}"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.merge import Partial
-from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
+from txbatch.core.errors import BadFunction, BadRecord, NeedsSpark
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field
 from txbatch.core.records.functions import describe_error, is_of_record
 from txbatch.core.records.time_buckets import micros_of, time_of
@@ -24,9 +24,9 @@ def called(what: str, function: Any) -> Any:
     return function
 
 
-def needs_spark(what: str, function: Any) -> DefinitionError:
+def needs_spark(what: str, function: Any) -> NeedsSpark:
     """Return the error of an operation that does not run in memory."""
-    return DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
+    return NeedsSpark(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
 
 
 def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> bool:
@@ -44,7 +44,7 @@ def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = 
 
 def refused(error: BadRecord, *, show: bool) -> str:
     """Return what is said of a value that cannot be counted: nothing of it, unless that may be shown."""
-    return str(error) if show or isinstance(error, BadFunction) else "a value cannot be counted"
+    return error.text if show or isinstance(error, BadFunction) else "a value cannot be counted"
 
 
 def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> Partial:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from txbatch.arrow import arrow_array
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import NeedsSpark
 from txbatch.core.records.comparing import key_of
 from txbatch.core.topology.look_up import KEY_CHARACTERS, How, LiveState, StateQuery, Versioned
 from txbatch.direct.batch_operations import Record
@@ -54,7 +54,7 @@ def _rows(query: StateQuery, tables: Tables) -> list[Record]:
     if isinstance(state, LiveState):
         rows = tables[state]
     elif isinstance(state.reader, Versioned) or callable(state.reader):
-        raise DefinitionError(f"{state} is read by Spark; give its rows to run it in memory")
+        raise NeedsSpark(f"{state} is read by Spark; give its rows to run it in memory")
     else:
         rows = state.reader
     for column, field in zip(zip(*rows, strict=True), state.fields, strict=False):

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from txbatch.arrow import arrow_array
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.errors import BadRecord, TransientError, TxbatchError
+from txbatch.core.errors import BadFunction, BadRecord, FunctionFailed, TxbatchError
 from txbatch.core.records.functions import describe_error, is_of_record
 from txbatch.core.records.time_buckets import time_of
 from txbatch.core.text import describe_record
@@ -180,20 +180,20 @@ def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
         raise _twice(step, rows, record, error) from (error if step.show_records else None)
 
 
-def _misfit(step: RecordStep, record: Record, error: BadRecord) -> BadRecord:
-    what = f"{error}; the record is {describe_record(record)}" if step.show_records else MISFIT_UNSHOWN
-    return BadRecord(f"stream {step.name!r}: {operation_of(step)}: {what}")
+def _misfit(step: RecordStep, record: Record, error: BadRecord) -> TxbatchError:
+    what = f"{error.text}; the record is {describe_record(record)}" if step.show_records else MISFIT_UNSHOWN
+    return error.retold(f"stream {step.name!r}: {operation_of(step)}: {what}")
 
 
 def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> TxbatchError:
-    """Return what is said of a function that failed for a record: a BadRecord, if it does so again."""
+    """Return what is said of a function that failed for a record: a BadFunction, if it does so again."""
     shown = f", for the record {describe_record(record)}" if step.show_records else ""
     what = f"stream {step.name!r}: {operation_of(step)} raised {describe_error(error, show=step.show_records)}{shown}"
     try:
         _tried(step, rows, record)
     except Exception:
-        return BadRecord(f"{what}; tried again it failed again: mend the source or the function, or abort the batch")
-    return TransientError(f"{what}; tried again it did not: run again")
+        return BadFunction(f"{what}; tried again it failed again: mend the source or the function, or abort the batch")
+    return FunctionFailed(f"{what}; tried again it did not: run again")
 
 
 def _tried(step: Step, rows: Rows, record: Record) -> list[Record]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from txbatch.arrow import arrow_array
-from txbatch.core.errors import BadRecord, TerminalError, TxbatchError
+from txbatch.core.errors import BadFunction, BadRecord, InvalidKey, TxbatchError
 from txbatch.core.records.comparing import key_of
 from txbatch.core.records.declared import values_of
 from txbatch.core.records.fields import Field
@@ -41,7 +41,7 @@ def answers(query: QueryStream, questions: Sequence[Any], look_up: LookUp) -> li
     """
     of = f"query {query.name!r} of topology {query.topology.name!r}"
     if isinstance(questions, str | bytes):
-        raise TerminalError(f"{of}: the questions are {questions!r}; give a list of them")
+        raise InvalidKey(f"{of}: the questions are {questions!r}; give a list of them")
     asked = _records(of, query.asked, questions)
     batches = [[each] for each in asked]
     for step in query.steps:
@@ -101,9 +101,9 @@ class _Told:
             except Exception as error:
                 called = f"{self.of}: {_called(self.step)} failed"
                 if not self.query.shown:
-                    raise TerminalError(f"{called}: {type(error).__name__}") from None
-                told = str(error) if isinstance(error, TxbatchError) else f"{type(error).__name__}: {text_of(error)}"
-                raise TerminalError(f"{called} for {_shown(question)}: {told}") from error
+                    raise BadFunction(f"{called}: {type(error).__name__}") from None
+                told = error.text if isinstance(error, TxbatchError) else f"{type(error).__name__}: {text_of(error)}"
+                raise BadFunction(f"{called} for {_shown(question)}: {told}") from error
 
 
 def _live(batches: Sequence[list[Record]], step: LiveLookup, look_up: LookUp) -> Iterator[list[Record]]:
@@ -134,13 +134,13 @@ def _records(of: str, fields: Sequence[Field], questions: Sequence[Any]) -> list
     for row in rows:
         if len(row) != len(fields):
             takes = ", ".join(f"{field.name} {field.type}" for field in fields)
-            raise TerminalError(f"{of} takes {takes}; {one_line(repr(row), _SHOWN_MAX)} has {len(row)}")
+            raise InvalidKey(f"{of} takes {takes}; {one_line(repr(row), _SHOWN_MAX)} has {len(row)}")
     for number, field in enumerate(fields):
         _check_column(of, field, [row[number] for row in rows])
     try:
         return [record_of(row, fields) for row in rows]
     except OverflowError as error:
-        raise TerminalError(
+        raise InvalidKey(
             f"{of}: a time that is asked is outside the years 1 to 9999 in UTC; ask another one"
         ) from error
 
@@ -149,7 +149,7 @@ def _check_column(of: str, field: Field, values: Sequence[Any]) -> None:
     try:
         arrow_array(values, field, "asked is")
     except BadRecord as error:
-        raise TerminalError(f"{of}: {error}") from error
+        raise InvalidKey(f"{of}: {error.text}") from error
 
 
 def _shown(question: Record) -> str:

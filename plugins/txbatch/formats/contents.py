@@ -11,7 +11,15 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from txbatch.core.errors import ABORT, BadRecord, PartitionUnreadable, TransientError
+from txbatch.core.errors import (
+    ABORT,
+    BadRecord,
+    BadText,
+    DamagedFile,
+    PartitionUnreadable,
+    SourceChanged,
+    SourceNotReady,
+)
 
 RECORD_BYTES_MAX = 64_000_000
 CHUNK_BYTES = 4_000_000
@@ -59,7 +67,7 @@ class Block:
     def check_no_nul(self) -> None:
         """Refuse U+0000, which UTF-16 without a mark is full of: BadRecord, which names the line."""
         if (at := self.data.find(b"\0")) >= 0:
-            raise BadRecord(
+            raise BadText(
                 f"{self.place(at)} holds U+0000, as UTF-16 does; write the file as UTF-8, or say nul=True of its spout if lines "
                 "may hold U+0000"
             )
@@ -69,7 +77,7 @@ class Block:
         try:
             self.data.decode()
         except UnicodeDecodeError as error:
-            raise BadRecord(
+            raise BadText(
                 f"{self.place(error.start)}: the byte 0x{self.data[error.start]:02x} is not UTF-8; write the file as UTF-8"
             ) from None
 
@@ -134,13 +142,13 @@ def compression(path: Path, beginning: bytes) -> str | None:
     said, found = SUFFIXES.get(path.suffix.lower()), _magic(beginning)
     other = next((name for magic, name in _UNREADABLE_MAGIC.items() if beginning.startswith(magic)), None)
     if other or path.suffix.lower() in UNREADABLE_SUFFIXES:
-        raise BadRecord(f"{path} is {other or path.suffix}, which is not unpacked; {_WAYS}")
+        raise DamagedFile(f"{path} is {other or path.suffix}, which is not unpacked; {_WAYS}")
     if said == found or (found == "skippable" and said in ("zstd", "lz4")):
         return said
     if found is None:
         what = "is empty" if not beginning else f"begins with {beginning[:4].hex(' ')}, and that is no {said}"
-        raise BadRecord(f"{path} {what}; write it whole, or {_WAYS}")
-    raise BadRecord(f"{path} is compressed ({found}), which its name does not say; {_WAYS}")
+        raise DamagedFile(f"{path} {what}; write it whole, or {_WAYS}")
+    raise DamagedFile(f"{path} is compressed ({found}), which its name does not say; {_WAYS}")
 
 
 def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | None) -> bool:
@@ -150,7 +158,7 @@ def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | 
         return False
     if codec is None and size > planned:
         return True
-    raise TransientError(
+    raise SourceChanged(
         f"{path} had {planned:,} bytes when it was planned, now {size:,}; restore it, or {ABORT}. "
         "Write files under a name that begins with '_' and rename them when whole"
     )
@@ -185,7 +193,7 @@ class _Unpacked:
         except self.errors as error:
             if getattr(error, "errno", None):
                 raise
-            raise BadRecord(
+            raise DamagedFile(
                 f"{self.path} cannot be unpacked ({self.codec}): {error}; write it again, whole, then {ABORT}"
             ) from error
 
@@ -209,11 +217,11 @@ class _Cutter:
             if (self._line_end(data, 0) if cut else len(data)) > self.most:
                 raise _too_long(self.path, offset, self.most)
             if not more and offset + len(data) < least:
-                raise TransientError(
+                raise SourceChanged(
                     f"{self.path} was cut off at byte {offset + len(data):,} while it was read; restore it"
                 )
             if grown and not more and not data.endswith((NEWLINE, b"\r")):
-                raise TransientError(f"{self.path}: its last line is still being written; try again")
+                raise SourceNotReady(f"{self.path}: its last line is still being written; try again")
             if cut:
                 yield Block(self.path, data[:cut], offset, line)
             if not more:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from txbatch.core.errors import ABORT
+from txbatch.core.errors import ABORT, BadRecord, BadText, WrongColumns
 from txbatch.core.records.fields import Field
 from txbatch.formats import cells
 from txbatch.formats.misfit import BadValue, Misfit, describe_value
@@ -64,16 +64,20 @@ def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> 
     line = data[:end]
     _check_line_ends(line, options)
     if not line.strip(b"\r\n"):
-        raise Misfit(0, "it is blank where the header should be; say header=False, or take it out of the file")
+        raise Misfit(
+            0, "it is blank where the header should be; say header=False, or take it out of the file", kind=WrongColumns
+        )
     found = next(_records(line, options))[1]
     expected = [field.name for field in fields]
     twice = sorted(name for name, count in Counter(found).items() if count > 1)
     if twice:
-        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {ABORT}")
+        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {ABORT}", kind=WrongColumns)
     known, there = set(expected), set(found)
     lacks, extra = [n for n in expected if n not in there], [n for n in found if n not in known]
     if lacks or extra:
-        raise Misfit(0, f"the header {' and '.join(_differences(lacks, extra))}; `fields` names every column")
+        raise Misfit(
+            0, f"the header {' and '.join(_differences(lacks, extra))}; `fields` names every column", kind=WrongColumns
+        )
     return found, end
 
 
@@ -139,6 +143,7 @@ def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
             data,
             place,
             "U+0000 stands in it, as UTF-16 has it; write the file as UTF-8, or say nul=True if texts may hold it",
+            BadText,
         )
 
 
@@ -169,8 +174,8 @@ def _check_quotes(data: bytes, quotes: Any, options: Mapping[str, Any]) -> None:
         raise _at(data, int(quotes[-1]), "a quote is not closed")
 
 
-def _at(data: bytes, place: int, reason: str) -> Misfit:
-    return Misfit(data.count(b"\n", 0, place), reason)
+def _at(data: bytes, place: int, reason: str, kind: type[BadRecord] = BadRecord) -> Misfit:
+    return Misfit(data.count(b"\n", 0, place), reason, kind=kind)
 
 
 def _cells(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> pa.Table:
@@ -225,6 +230,7 @@ def _records(data: bytes, options: Mapping[str, Any], *, blank: bool = False) ->
                 raise Misfit(
                     line,
                     f"cell {number + 1}: {describe_value(raw)} is not UTF-8; say encoding=, or write the file as UTF-8",
+                    kind=BadText,
                 )
         if record or blank:
             yield line, record or [""]

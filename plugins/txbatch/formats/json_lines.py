@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from txbatch.arrow import arrow_type
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadText, InvalidName
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field
 from txbatch.formats import cells, json_misfit, times
 from txbatch.formats.misfit import BadValue, Misfit
@@ -143,7 +143,9 @@ class _Lines:
         except UnicodeDecodeError as error:
             byte, line = f"0x{self.data[error.start]:02x}", self.data.count(b"\n", 0, error.start)
             raise Misfit(
-                line, f"has the byte {byte}, which is not UTF-8, as JSON is; write the file as UTF-8"
+                line,
+                f"has the byte {byte}, which is not UTF-8, as JSON is; write the file as UTF-8",
+                kind=BadText,
             ) from None
 
     def _first_misfit(self) -> Misfit:
@@ -223,7 +225,7 @@ def _decoder(
     try:
         record = msgspec.defstruct("Record", described, rename=renamed, gc=False, kw_only=True)
     except ValueError as error:
-        raise DefinitionError(f"fields of JSON lines: {error}; rename the field") from None
+        raise InvalidName(f"fields of JSON lines: {error}; rename the field") from None
     return members, msgspec.json.Decoder(record).decode
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from txbatch.core.errors import BadText
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
 from txbatch.formats.cells import beyond
 from txbatch.formats.misfit import Misfit, describe_value
@@ -95,9 +96,9 @@ def _member(number: int, members: _Object, fields: Sequence[Field], options: Map
         if reason := unlike(values.get(field.name), field.type, options) or _odd(values.get(field.name), field.type):
             return Misfit(number, reason, field.name, _text(values[field.name]))
     halved = next((text for pair in members for text in pair if isinstance(text, str) and _half(text)), None)
-    return (
-        None if halved is None else Misfit(number, f"has half a character, as \\ud800 is one: {describe_value(halved)}")
-    )
+    if halved is None:
+        return None
+    return Misfit(number, f"has half a character, as \\ud800 is one: {describe_value(halved)}", kind=BadText)
 
 
 def _missing(name: str, found: list[str]) -> str:

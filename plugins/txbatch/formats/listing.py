@@ -10,7 +10,14 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from txbatch.core.errors import ABORT, DefinitionError, PartitionUnreadable, TransientError
+from txbatch.core.errors import (
+    ABORT,
+    AmbiguousFiles,
+    InvalidOption,
+    PartitionUnreadable,
+    SourceChanged,
+    SourceMissing,
+)
 
 GLOB_CHARACTERS = "\\*?[]{},"
 
@@ -18,7 +25,7 @@ GLOB_CHARACTERS = "\\*?[]{},"
 def absolute(root: object, spout: str) -> Path:
     """Return a spout's root as a path; DefinitionError unless it is the same folder wherever a process runs."""
     if not isinstance(root, str | os.PathLike) or not Path(root).is_absolute():
-        raise DefinitionError(
+        raise InvalidOption(
             f"{spout}: root {str(root) if isinstance(root, Path) else root!r} is no absolute path: a shell and Airflow would "
             'read other folders; write it whole ("/data/sales"), or from the job file (Path(__file__).parent / "data")'
         )
@@ -28,7 +35,7 @@ def absolute(root: object, spout: str) -> Path:
 def name_pattern(pattern: object, spout: str) -> str:
     """Return the pattern; DefinitionError when no file's name can match it."""
     if not isinstance(pattern, str) or not pattern or "/" in pattern:
-        raise DefinitionError(
+        raise InvalidOption(
             f"{spout}: pattern {pattern!r} is for a file's name, at any depth, such as '*.csv': it has no '/'"
         )
     return pattern
@@ -45,7 +52,7 @@ def files_below(
     PartitionUnreadable when a folder cannot be listed, or a link leads to nothing.
     """
     if not root.is_dir():
-        raise TransientError(f"{root} is not a folder that can be read; create it or mend the path")
+        raise SourceMissing(f"{root} is not a folder that can be read; create it or mend the path")
     found, cut = list(_walk(root, foreign_links=foreign_links)), len(os.path.join(root, ""))
     links = [Path(entry.path) for entry in found if entry.is_symlink()]
     _check_links(links)
@@ -102,7 +109,7 @@ def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
         if _lists(known, target) and (name == root or _lists(known, where)):
             return False
         if _lists(known, target) or _lists(target, known):
-            raise TransientError(f"the link {link} leads to files that {name} leads to as well; remove one of them")
+            raise AmbiguousFiles(f"the link {link} leads to files that {name} leads to as well; remove one of them")
     entered[target] = link
     return True
 
@@ -139,7 +146,7 @@ def check_owner(link: str, root: str, foreign_links: bool) -> None:
     trusted = (target, os.geteuid(), 0)
     if foreign_links or owner in trusted or _lies_below(os.path.realpath(link), os.path.realpath(root)):
         return
-    raise TransientError(
+    raise AmbiguousFiles(
         f"the link {link} leads out of {root} to {os.readlink(link)!r}, which another user owns than the link: remove it, or "
         "give the spout foreign_links=True, if whoever writes there may read what the tasks may (docs/security.md)"
     )
@@ -162,7 +169,7 @@ def _listed_anyway(files: Sequence[Path], links: Set[Path]) -> set[Path]:
     for link in sorted(links & set(files)):
         other = known.setdefault(os.path.realpath(link), link)
         if other in links and other != link:
-            raise TransientError(f"the link {link} leads to the file that {other} leads to as well; remove one of them")
+            raise AmbiguousFiles(f"the link {link} leads to the file that {other} leads to as well; remove one of them")
         if other != link:
             anyway.add(link)
     return anyway
@@ -175,7 +182,7 @@ def check_size(file: Path, planned: int) -> None:
     except OSError as error:
         raise PartitionUnreadable(f"{file} cannot be read: {error.strerror}") from error
     if size != planned:
-        raise TransientError(
+        raise SourceChanged(
             f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or {ABORT}. "
             "Write files under a name that begins with '_' and rename them when whole"
         )
@@ -203,6 +210,6 @@ def _check_name(name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise TransientError(f"the file name {os.fsencode(name)!r} is not UTF-8; rename the file") from None
+        raise AmbiguousFiles(f"the file name {os.fsencode(name)!r} is not UTF-8; rename the file") from None
     if ":" in name:
-        raise TransientError(f"Spark cannot read {name!r}, for the colon in its name; rename the file")
+        raise AmbiguousFiles(f"Spark cannot read {name!r}, for the colon in its name; rename the file")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from txbatch.core.errors import BadRecord
+
 VALUE_LENGTH_MAX = 60
 
 
@@ -16,12 +18,20 @@ class BadValue(Exception):
 class Misfit(Exception):
     """A record that cannot be read as declared. `line` counts from 0 within the bytes that were to be decoded.
 
-    With a field, the reason is a predicate of the value: `is no int: it is empty`.
+    With a field, the reason is a predicate of the value: `is no int: it is empty`. `kind` is the error of the situation.
     """
 
-    def __init__(self, line: int, reason: str, field: str | None = None, value: object = None) -> None:
+    def __init__(
+        self,
+        line: int,
+        reason: str,
+        field: str | None = None,
+        value: object = None,
+        *,
+        kind: type[BadRecord] = BadRecord,
+    ) -> None:
         super().__init__(line, reason, field, value)
-        self.line, self.reason, self.field, self.value = line, reason, field, value
+        self.line, self.reason, self.field, self.value, self.kind = line, reason, field, value, kind
 
     def __str__(self) -> str:
         return (

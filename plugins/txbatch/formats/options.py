@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidOption
 from txbatch.core.records.time_buckets import zone_named
 from txbatch.formats import time_formats
 
@@ -176,7 +176,7 @@ def mapping(given: object) -> dict[str, Any]:
     """Return what was given by name; DefinitionError where it was given otherwise."""
     if given is None or (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         return dict(given or {})
-    raise DefinitionError(f"IntervalSpout: options={given!r} is no mapping; write it as {{'header': True}}")
+    raise InvalidOption(f"IntervalSpout: options={given!r} is no mapping; write it as {{'header': True}}")
 
 
 def check_options(format_: str, given: Mapping[str, Any]) -> Options:
@@ -192,14 +192,14 @@ def check_options(format_: str, given: Mapping[str, Any]) -> Options:
         plain = _plain(spelled)
         name = names.get(plain)
         if name is None:
-            raise DefinitionError(f"IntervalSpout: option {spelled!r} {_refusal(format_, plain)}")
+            raise InvalidOption(f"IntervalSpout: option {spelled!r} {_refusal(format_, plain)}")
         if name in said:
-            raise DefinitionError(f"IntervalSpout: options {said[name]!r} and {spelled!r} are the same; give one")
+            raise InvalidOption(f"IntervalSpout: options {said[name]!r} and {spelled!r} are the same; give one")
         said[name] = spelled
         try:
             options[name] = known[name].check(value)
         except ValueError as error:
-            raise DefinitionError(f"IntervalSpout: option {spelled}={value!r} {error}") from None
+            raise InvalidOption(f"IntervalSpout: option {spelled}={value!r} {error}") from None
     _check_apart(options)
     return options
 
@@ -208,9 +208,7 @@ def _check_apart(options: Options) -> None:
     """Two signs of CSV that mean different things must differ."""
     for one, other in (("sep", "quote"), ("decimal", "thousands")):
         if one in options and options[one] == options[other]:
-            raise DefinitionError(
-                f"IntervalSpout: options {one} and {other} are both {options[one]!r}; they must differ"
-            )
+            raise InvalidOption(f"IntervalSpout: options {one} and {other} are both {options[one]!r}; they must differ")
 
 
 def _plain(name: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txbatch.arrow import arrow_type
-from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.errors import AmbiguousFiles, BadRecord, BadText, OutOfRange
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.formats import parquet_schema
@@ -61,7 +61,7 @@ def check_texts(folder: Path, name: str, fields: Sequence[Field], time: str, wit
     for batch in read_batches(folder, name, fields):
         for field in fields:
             if field.type == "string" and (row := _no_text(batch, field.name, time, within)) is not None:
-                raise BadRecord(
+                raise BadText(
                     f"{folder / name}: the column {field.name!r} is not UTF-8 in row {first + row:,}; {WAY_OUT}"
                 )
         first += len(batch)
@@ -94,7 +94,7 @@ def _check_opened(records: DataFrame, folder: Path, names: Sequence[str]) -> Non
     opened_ = {relative_path(uri, folder) for uri in records.inputFiles()}
     left_out = [name for name in names if name not in opened_]
     if left_out:
-        raise TransientError(f"{folder}: Spark does not read {', '.join(left_out[:5])}; rename them")
+        raise AmbiguousFiles(f"{folder}: Spark does not read {', '.join(left_out[:5])}; rename them")
 
 
 def _read(folder: str, fields: Sequence[Field], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,7 +124,7 @@ def read_batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[p
                     continue
                 column = _cast(batch.column(field.name), field, path)
                 if field.name in int96 and _cast(exact.column(field.name), field, path) != column:
-                    raise BadRecord(
+                    raise OutOfRange(
                         f"{path}: the column {field.name!r} holds times before 1678 or after 2261 as INT96; {WAY_OUT}"
                     )
                 columns.append(column)

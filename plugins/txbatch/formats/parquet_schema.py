@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from txbatch.arrow import arrow_type
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import DamagedFile, WrongColumns
 from txbatch.core.records.fields import Field, decimal_scale
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def opened(path: Path, **options: str) -> pq.ParquetFile:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        raise BadRecord(
+        raise DamagedFile(
             f"{path} is no Parquet file, or is cut off ({str(error).splitlines()[0].rstrip('. ')}); write it again, or choose "
             "the files by pattern="
         ) from error
@@ -61,7 +61,7 @@ def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | Non
     if alike == [field.name]:
         return _plain(schema.field(field.name).type)
     if alike:
-        raise BadRecord(
+        raise WrongColumns(
             f"{path}: the column {field.name!r} is declared, the file has {', '.join(map(repr, alike))}; names mind case: "
             + WAY_OUT
         )
@@ -90,7 +90,7 @@ def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) ->
     if found in exactly or (int96(file, field) and b"org.apache.spark.version" in (file.metadata.metadata or {})):
         return _codec(file, path, field) in CODECS
     if not _widens(found, field.type):
-        raise BadRecord(
+        raise WrongColumns(
             f"{path}: the column {field.name!r} is {found} in the file, declared as {field.type}; " + WAY_OUT
         )
     return False
@@ -154,14 +154,16 @@ def readable(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if getattr(error, "errno", None):
             raise
-        raise BadRecord(f"{path} cannot be read ({str(error).splitlines()[0].rstrip('. ')}); write it again") from error
+        raise DamagedFile(
+            f"{path} cannot be read ({str(error).splitlines()[0].rstrip('. ')}); write it again"
+        ) from error
 
 
 def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] = ()) -> Any:
     """The value that a folder's name gives a field (`day=2024-01-01/`), typed; BadRecord where none does, or not exactly."""
     parts = dict(part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
     if field.name not in parts:
-        raise BadRecord(
+        raise WrongColumns(
             f"{folder / name}: it has no column {field.name!r}, nor has a folder that name; it has "
             f"{', '.join(map(repr, columns))}: declare the fields as the files have them, or write the file anew"
         )
@@ -177,7 +179,7 @@ def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] =
             return date.fromisoformat(text)
     except ValueError:
         pass
-    raise BadRecord(
+    raise WrongColumns(
         f"{folder / name}: the folder's {field.name}={text!r} is not read as {field.type}; declare it as string, an integer "
         "or a date (2024-01-01)"
     )

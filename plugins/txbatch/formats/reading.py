@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.planned_files import Entry, planned_size
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import SourceChanged
 from txbatch.formats.changes import look
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Reading:
             now = look(file)
             grown = now is not None and before is not None and now[0] > planned_size(before)
             if now != before and not grown:
-                raise TransientError(f"{file} was changed while it was read; emit again")
+                raise SourceChanged(f"{file} was changed while it was read; emit again")
         return True
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txbatch.core.errors import ABORT, BadRecord
+from txbatch.core.errors import ABORT, BadRecord, BadText
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.formats import contents, csv_lines, json_lines
@@ -164,7 +164,7 @@ def _named(block: Block, make: Callable[[], Any], ways: Callable[[Misfit], str] 
 
 def _bad_record(block: Block, misfit: Misfit, ways: str = "") -> BadRecord:
     line = (block.first_line or 1 + _newlines(block.path, block.offset)) + misfit.line
-    return BadRecord(f"{block.path}, line {line}{': ' if misfit.field is None else ', '}{misfit}{ways}")
+    return misfit.kind(f"{block.path}, line {line}{': ' if misfit.field is None else ', '}{misfit}{ways}")
 
 
 def _newlines(path: Path, end: int) -> int:
@@ -178,7 +178,7 @@ def _newlines(path: Path, end: int) -> int:
 
 def _in_utf8(block: Block, encoding: str) -> Block:
     if block.offset == len(contents.MARK):
-        raise BadRecord(
+        raise BadText(
             f"{block.path} begins with the mark of UTF-8, and encoding={encoding!r} is given; remove encoding="
         )
     try:
@@ -188,6 +188,7 @@ def _in_utf8(block: Block, encoding: str) -> Block:
         wrong = Misfit(
             block.data.count(b"\n", 0, at),
             f"the byte 0x{block.data[at]:02x} is not {encoding}; mend encoding=",
+            kind=BadText,
         )
         raise _bad_record(block, wrong) from None
 

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, cast
 from txbatch.core.batch.loaded import check_same
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import JobLoadsDifferently, PartitionUnreadable, SparkFailed, TerminalError
+from txbatch.core.errors import (
+    JobLoadsDifferently,
+    PartitionUnreadable,
+    SparkFailed,
+    SpoutFailed,
+    TerminalError,
+)
 from txbatch.core.text import how_many, safe_lines
 from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.late import check_kept_aside
@@ -327,6 +333,6 @@ def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None
     problem = in_our_words(error, show=show)
     folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
-    if isinstance(problem, SparkFailed):
+    if isinstance(problem, SparkFailed | SpoutFailed):
         trace = traceback.format_exception(error.__cause__ or error)
         print(safe_lines("".join(trace)), file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import PackageMissing
 from txbatch.places import install
 
 DIGEST_FILE = "sha256"
@@ -49,5 +49,5 @@ def _copy(source: Path, target: Path) -> None:
 def _pyspark() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise TransientError(f"pyspark is not installed; {install('spark')}")
+        raise PackageMissing(f"pyspark is not installed; {install('spark')}")
     return Path(spec.origin).parent

@@ -14,7 +14,13 @@ from typing import Any
 from txbatch import settings
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, Run
-from txbatch.core.errors import TerminalError, TransientError, TxbatchError
+from txbatch.core.errors import (
+    EmissionFailed,
+    JobNotFound,
+    SourceNotReady,
+    TransientError,
+    Unexpected,
+)
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
@@ -65,18 +71,18 @@ class Outage:
     def _planned(self, txid: int) -> Batch:
         found = self.runner.steps.initialize_transaction(_run(txid))
         if isinstance(found, Wait | NothingNew):
-            raise TransientError(f"txid {txid} could not be planned: {found}")
+            raise SourceNotReady(f"txid {txid} could not be planned: {found}")
         return found
 
     def _lost_attempt(self, batch: Batch) -> str:
         def submit_and_lose(folder: AttemptFolder, assignment: Assignment) -> None:
             self.runner.submit(folder, assignment)
-            raise TransientError("its worker is lost before the ledger has the manifest")
+            raise EmissionFailed("its worker is lost before the ledger has the manifest")
 
         try:
             self.runner.steps.emit_batch(batch, _run(batch.txid), submit_and_lose)
         except TransientError as error:
-            return f"attempt {batch.txid}:1 read all partitions, and {error}"
+            return f"attempt {batch.txid}:1 read all partitions, and {error.text}"
         raise AssertionError("the attempt was to be lost")
 
     def _committed(self, batch: Batch) -> str:
@@ -97,7 +103,7 @@ def play(config: settings.Settings) -> Iterator[str]:
     An earlier demo's topology is dropped first. TxbatchError when the numbers are wrong.
     """
     if not in_checkout():
-        raise TerminalError(
+        raise JobNotFound(
             "the outage is played in a checkout of txbatch, which has jobs/outage.py: an installed one has not"
         )
     root = config.home / "demo" / "outage"
@@ -120,7 +126,7 @@ def play(config: settings.Settings) -> Iterator[str]:
         row["partition"]: row["amount"] for row in LedgerReader(engine).query(TOPOLOGY, [[each] for each in PARTITIONS])
     }
     if found != outage.appended:
-        raise TxbatchError(f"counted {found}, appended {outage.appended}")
+        raise Unexpected(f"counted {found}, appended {outage.appended}")
     yield "equal: every record of every partition is counted once (a record of txid n weighs 10^(n-1))"
 
 

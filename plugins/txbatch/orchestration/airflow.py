@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNot
 from airflow.sdk import BaseHook
 
 from txbatch.core.batch.transaction import Interval, Run
-from txbatch.core.errors import DefinitionError, TerminalError, TxbatchError
+from txbatch.core.errors import InvalidSetting, TerminalError, TxbatchError
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import result
 from txbatch.orchestration.schedules import empty_interval
@@ -112,7 +112,7 @@ def url_of(connection: Connection) -> str:
     what, host = f"the Airflow connection {connection.conn_id!r}", connection.host
     options = _options(connection.extra_dejson, what)
     if not (host or {"host", "hostaddr", "service"} & options.keys()):
-        raise DefinitionError(f"{what} names no host: give it one")
+        raise InvalidSetting(f"{what} names no host: give it one")
     several = "," in (host or "")
     url = URL.create(
         "postgresql+psycopg2",
@@ -135,9 +135,7 @@ def _options(extra: Mapping[str, Any], what: str) -> dict[str, str]:
     if "__extra__" in extra:  # in which Airflow keeps what is no flat mapping
         return _options(_kept(extra["__extra__"], what) | {k: v for k, v in extra.items() if k != "__extra__"}, what)
     if str(extra.get("iam") or "false").lower() != "false":
-        raise DefinitionError(
-            f"{what} has iam: only Airflow's own hook asks a cloud for a password; give it a password"
-        )
+        raise InvalidSetting(f"{what} has iam: only Airflow's own hook asks a cloud for a password; give it a password")
     return {name: str(value) for name, value in extra.items() if name not in _AIRFLOWS_OWN and value not in (None, "")}
 
 
@@ -146,7 +144,7 @@ def _kept(given: object, what: str) -> dict[str, Any]:
         found = json.loads(given) if isinstance(given, str) else given
         if isinstance(found, dict):
             return found
-    raise DefinitionError(f"{what}: its __extra__ is no JSON of names and values; write the options into Extra itself")
+    raise InvalidSetting(f"{what}: its __extra__ is no JSON of names and values; write the options into Extra itself")
 
 
 def ensure_spark_connection(conn_id: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from txbatch.core.batch.transaction import BatchStatus, Interval, Run
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, NoInterval
 from txbatch.core.text import WHY_MAX, how_many, list_txids
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import intervals, result
@@ -54,7 +54,7 @@ def asks(topology: Topology, context: Context) -> bool:
     if CATCH_UP_PARAM in topology.parameters or given in (None, False) or not str(given).strip():
         return False
     if RESTATE_PARAM not in topology.parameters and str(context["params"].get(RESTATE_PARAM) or "").strip():
-        raise DefinitionError(
+        raise InvalidArgument(
             f"a run either catches up or counts again: trigger one with {RESTATE_PARAM!r} and one without"
         )
     return True
@@ -66,7 +66,7 @@ def check_interval(topology: Topology, run: Run) -> None:
         many = (
             "" if CATCH_UP_PARAM in topology.parameters else f", or to count many intervals write {_HOW} into Catch up"
         )
-        raise DefinitionError(
+        raise NoInterval(
             f"{topology.name!r} reads by time, and run {run.run_id!r} has no data interval; trigger it with a logical date{many}"
         )
 
@@ -106,7 +106,7 @@ def asked(topology: Topology, context: Context) -> Asked:
     try:
         whole = intervals.parse(given, result.zone_of(dag.timetable))
     except (ValueError, OverflowError) as error:
-        raise DefinitionError(
+        raise InvalidArgument(
             f"catch_up {given[:200]!r} is no interval; write one, whose end is not part of it: {_HOW}"
         ) from error
     return Asked(*intervals.between_dates(intervals.split_interval(whole, dag), whole, dag))

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, Param, chain
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, JobNotFound
 from txbatch.core.text import LENGTH_MAX
 from txbatch.launch.job_file import Job, load_job
 from txbatch.orchestration import catching_up, restating
@@ -89,7 +89,7 @@ def _refuse_placeholders(arguments: dict[str, Any]) -> None:
     """DefinitionError for an argument copied as `...`; Airflow's own complaint names neither the argument nor the line."""
     for name, value in arguments.items():
         if value is ...:
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"topology_dag: {name}=... stands for a value; write one: {_EXAMPLES.get(name, 'see docs/jobs.md')}"
             )
 
@@ -129,7 +129,7 @@ def _choosing(name: str) -> Param:
 
 def _positive(default: float, maximum: float, title: str, description: str) -> Param:
     if not 0 < default <= maximum:
-        raise DefinitionError(f"{title}: {default:g} is not more than 0 and at most {maximum:g}; mend the DAG file")
+        raise InvalidArgument(f"{title}: {default:g} is not more than 0 and at most {maximum:g}; mend the DAG file")
     return Param(default, type="number", exclusiveMinimum=0, maximum=maximum, title=title, description=description)
 
 
@@ -138,6 +138,6 @@ def root_of(job: str, dag_file: Path) -> Path:
     for folder in dag_file.resolve().parents:
         if (folder / job).is_file():
             return folder
-    raise DefinitionError(
+    raise JobNotFound(
         f"no job file {job!r} beside or above {dag_file.name}; write it relative to the DAGs folder's parent"
     )

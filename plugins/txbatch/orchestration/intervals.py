@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, InvalidSchedule
 from txbatch.core.text import how_many
 from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.schedules import within
@@ -45,21 +45,21 @@ def split_interval(whole: Interval, dag: DAG) -> list[Interval]:
     zone = zone_of(dag.timetable)
     asked = f"{_between(whole, zone)} ({zone})"
     if whole.end > datetime.now(UTC):
-        raise DefinitionError(f"{asked} is not over yet; name an interval that ends now or before")
+        raise InvalidArgument(f"{asked} is not over yet; name an interval that ends now or before")
     timetable: Any = coerce_to_core_timetable(dag.timetable)
     found = list(islice(within(whole, timetable), INTERVALS_MAX + 1))
     if not found:
-        raise DefinitionError(
+        raise InvalidSchedule(
             f"the schedule of {dag.dag_id}, {timetable.summary}, has no interval in {asked}; name its start and end, or its "
             f"days: {_HOW}"
         )
     if len(found) > INTERVALS_MAX:
-        raise DefinitionError(
+        raise InvalidSchedule(
             f"{asked} has more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
         )
     covered = Interval(found[0].start, found[-1].end)
     if covered != whole:
-        raise DefinitionError(
+        raise InvalidSchedule(
             f"{asked} is not made of whole intervals of the schedule of {dag.dag_id}; those in it are {_between(covered, zone)}"
         )
     return found
@@ -79,7 +79,7 @@ def between_dates(found: Sequence[Interval], whole: Interval, dag: DAG) -> tuple
     dates = [f"{name} {_written(date, zone)}" for name, date in (("start_date", start), ("end_date", end)) if date]
     has = f"the DAG has {' and '.join(dates)} ({zone})"
     if not within:
-        raise DefinitionError(
+        raise InvalidArgument(
             f"no interval in {_between(whole, zone)} is counted: {has}; name intervals that "
             "begin within, or change the DAG's file"
         )

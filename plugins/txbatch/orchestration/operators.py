@@ -16,7 +16,7 @@ from airflow.sdk import BaseOperator
 
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
+from txbatch.core.errors import EmissionFailed, InvalidSetting, TxbatchError
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
@@ -260,7 +260,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         try:
             self._launch(what).run()
         except Exception as error:
-            raise TransientError(f"{what.name}: {error}") from error
+            raise EmissionFailed(f"{what.name}: {error}") from error
         if not folder.said_something():
             raise emits_nothing(self.job)
 
@@ -293,7 +293,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         """With the driver on this machine, where it is told of further attempts."""
         launched = self._launch(what)
         if launched.hook._connection["deploy_mode"] == "cluster":
-            raise DefinitionError(
+            raise InvalidSetting(
                 f"{what.name}: one application for several batches needs Spark's client mode; {self._conn_id} says cluster"
             )
         return launched

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from txbatch.core.batch.transaction import Interval, Restate, Run
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, WhyMissing
 from txbatch.core.protocol.restate import positions_within
 from txbatch.core.text import LENGTH_MAX, WHY_MAX
 from txbatch.orchestration import intervals
@@ -70,7 +70,7 @@ def runs(steps: Steps, context: Context) -> list[Run]:
         return []
     dag_run, why = context["dag_run"], context["params"].get(WHY_PARAM)
     if not str(why or "").strip():
-        raise DefinitionError(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
+        raise WhyMissing(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
     name, by = f"airflow:{dag_run.dag_id}:{dag_run.run_id}", getattr(dag_run, "triggering_user_name", None)
     missing = context["params"].get(ACCEPT_PARAM) is True
     found = [Restate(position, str(why), by, missing) for position in _positions(steps, context)]
@@ -84,7 +84,7 @@ def _positions(steps: Steps, context: Context) -> list[int]:
     asked = parse(context["params"][RESTATE_PARAM], zone_of(context["dag"].timetable))
     if isinstance(asked, Interval):
         if not topology.by_interval:
-            raise DefinitionError(f"{topology.name} does not read by time: name txids to count again, not {asked}")
+            raise InvalidArgument(f"{topology.name} does not read by time: name txids to count again, not {asked}")
         return positions_within(topology.name, asked, reader_beside(steps).counted_within(topology.name, asked))
     return sorted({ledger.batch(topology.name, txid).position for txid in asked})
 
@@ -101,7 +101,7 @@ def parse(text: Any, zone: str) -> list[int] | Interval:
             return intervals.parse(given, zone)
         return [_txid(each) for each in given.replace(",", " ").split()]
     except (ValueError, OverflowError) as error:
-        raise DefinitionError(f"restate {given[:200]!r} names nothing that could be counted again; {_HOW}") from error
+        raise InvalidArgument(f"restate {given[:200]!r} names nothing that could be counted again; {_HOW}") from error
 
 
 def _txid(text: str) -> int:

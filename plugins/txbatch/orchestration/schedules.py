@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from txbatch.core.batch.transaction import Interval
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, InvalidSchedule
 from txbatch.orchestration.result import zone_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_schedule(topology: str, dag: DAG) -> None:
     """Refuse a schedule by which runs have no data interval, where the topology reads by time: each of them would fail."""
     instead = _instead(dag.timetable)
     if instead is not None:
-        raise DefinitionError(
+        raise InvalidSchedule(
             f"topology_dag: {topology} reads by time, and the runs of schedule={dag.schedule!r} have no interval; write {instead}"
         )
 
@@ -60,7 +60,7 @@ def check_scheduled(interval: Interval, dag: DAG) -> None:
         return
     timetable = _of_airflow(dag)
     if next(within(interval, timetable), None) != interval:
-        raise DefinitionError(
+        raise InvalidSchedule(
             f"the run's interval {interval} is none of the schedule of {dag.dag_id}, {timetable.summary}, and once it is counted "
             f"those that overlap it are refused; {_how_to_count(interval.start, dag)}"
         )
@@ -69,10 +69,10 @@ def check_scheduled(interval: Interval, dag: DAG) -> None:
 def empty_interval(moment: datetime, dag: DAG | None) -> DefinitionError:
     """Return the error of a run whose interval is empty: its schedule has none, or clocks were changed then."""
     if dag is None or not is_scheduled(dag.timetable) or _instead(dag.timetable) is not None:
-        return DefinitionError(
+        return InvalidSchedule(
             f"the run's data interval is empty, as with a cron string; give the DAG schedule={DAILY}"
         )
-    return DefinitionError(
+    return InvalidSchedule(
         f"the run's data interval is empty: at {moment.isoformat()}, by a change of clocks, the schedule of {dag.dag_id} has "
         f"none; {_how_to_count(moment, dag)}"
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException
 
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import EmissionFailed
 from txbatch.launch.submission import ended
 from txbatch.spark.process import parent
 
@@ -53,7 +53,7 @@ class Submitted:
             self.hook.submit(self.what.application, env=self.environment)
         except AirflowException as error:
             code = self.hook._submit_sp.returncode if self.hook._submit_sp else 0
-            raise ended(code) if code else TransientError(str(error)) from None  # Airflow's has the whole command line
+            raise ended(code) if code else EmissionFailed(str(error)) from None  # Airflow's has the whole command line
 
     def kill(self) -> None:
         """End it at once, if it runs."""

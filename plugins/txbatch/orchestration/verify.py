@@ -13,7 +13,7 @@ from zlib import crc32
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
@@ -53,7 +53,7 @@ def verify_dag(
     Raises DefinitionError, which Airflow shows as an import error of the DAG file.
     """
     if sample is not None and sample < 1:
-        raise DefinitionError(f"verify_dag: sample={sample} is no number of batches; leave it out to verify all")
+        raise InvalidArgument(f"verify_dag: sample={sample} is no number of batches; leave it out to verify all")
     loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     which = "all batches are" if sample is None else f"{sample} batches, chosen by chance, are"
     arguments = {**BESIDE, **dag_arguments}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.plan import Ranges
-from txbatch.core.errors import BadRecord, FunctionFailed, TransientError, TxbatchError
+from txbatch.core.errors import BadFunction, BadRecord, FunctionFailed, SourceChanged, TransientError, TxbatchError
 from txbatch.core.records.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
 from txbatch.core.records.sql import spark_name, spark_text
 from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedSpout
@@ -124,7 +124,7 @@ class BatchAggregator:
             raise self._changed()
 
     def _changed(self) -> TransientError:
-        return TransientError(
+        return SourceChanged(
             f"{self}: other records were counted than read before; the source changed meanwhile: emit again"
         )
 
@@ -196,16 +196,17 @@ class BatchAggregator:
         roots = [root.name for root in self.aggregate.stream.roots if root.name in self.readers]
         plans = {root: self.readers[root].planned for root in roots}
         places = [(root, name) for root, plan in plans.items() if isinstance(plan, Ranges) for name in plan.partitions]
+        kind: type[BadRecord | FunctionFailed] = BadRecord if isinstance(problem, BadRecord) else FunctionFailed
         met = {_record(problem)}
         while len(places) > 1:
             half = places[: len(places) // 2]
-            failed = self._failure(type(problem), half)
+            failed = self._failure(kind, half)
             met.add(_record(failed))
             places = half if failed else places[len(half) :]
-        last = self._failure(type(problem), places or None) if places or isinstance(problem, FunctionFailed) else None
+        last = self._failure(kind, places or None) if places or isinstance(problem, FunctionFailed) else None
         where = f" (in {places[0][1]})" if places and last else ""
         if (record := _record(last)) and record in met:
-            return BadRecord(f"{last}{where}; tried again it failed again: {_WAYS}")
+            return BadFunction(f"{last}{where}; tried again it failed again: {_WAYS}")
         return type(problem)(f"{problem}{where}")
 
     def _failure(self, kind: type[Met], places: Collection[Place] | None) -> Met | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import WrongType
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
 
 _INTEGERS = INTEGER_TYPES | {"tinyint"}
@@ -23,7 +23,7 @@ def check_kept(what: str, given: Sequence[tuple[str, str]], fields: Sequence[Fie
     """DefinitionError for an expression, given with its type, that the type declared for it would round or cut."""
     for (expression, type_), field in zip(given, fields, strict=True):
         if not keeps(type_, field.type):
-            raise DefinitionError(
+            raise WrongType(
                 f"{what} {expression!r} is {type_}, {field.name!r} is declared {field.type}, which would round or cut it: "
                 f"declare {type_}, or say cast(... as {field.type}) in the expression"
             )

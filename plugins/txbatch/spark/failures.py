@@ -15,12 +15,16 @@ from py4j.protocol import Py4JNetworkError
 from txbatch.core import errors
 from txbatch.core.errors import (
     BadRecord,
-    DefinitionError,
+    DamagedFile,
+    DiskFull,
     FunctionFailed,
+    InvalidExpression,
+    OutOfRange,
     SparkFailed,
     TerminalError,
     TransientError,
     TxbatchError,
+    WrongColumns,
 )
 from txbatch.core.records.functions import is_of_record
 from txbatch.core.records.own_code import is_own
@@ -52,6 +56,7 @@ _RECORD = re.compile(r"^txbatch record ([0-9a-f]*): ?(.*)$", re.MULTILINE)
 # Of what is said of a record, where it is; what follows has its values.
 _PLACE = re.compile(r"^.*?, line [\d,]+(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?")
 _PATH_NOT_FOUND = "42K03"
+_OUT_OF_RANGE = ("22003", "22008")
 
 
 class Unshown(Exception):
@@ -68,11 +73,11 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
         return error if show else _unshown(error)
     said = text_of(error)
     if misfit := _MISFIT.search(said):
-        return BadRecord(
+        return (WrongColumns if "header" in misfit[2] else BadRecord)(
             f"{unquote(misfit[1])}: {misfit[2].rstrip('. ') if show else 'malformed records, or another header'}"
         )
     if full := _FULL.search(said):
-        return TransientError(
+        return DiskFull(
             f"a disk is full ({full[1]}): {_line(error)}; make room where TXBATCH_STAGING is, or where Spark keeps its own files "
             "(SPARK_LOCAL_DIRS, spark.local.dir), then try again"
         )
@@ -83,9 +88,10 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
         problem = _function_failed(said)
         return problem if show else _unshown(problem)
     if state.startswith(("22", "P0001")):
-        return BadRecord(_line(error) if show else f"{_condition(error)} in an expression of the job")
+        kind = OutOfRange if state in _OUT_OF_RANGE else BadRecord
+        return kind(_line(error) if show else f"{_condition(error)} in an expression of the job")
     if state.startswith("42") and state != _PATH_NOT_FOUND:
-        return DefinitionError(f"{_line(error)}; mend the expression in the job")
+        return InvalidExpression(f"{_line(error)}; mend the expression in the job")
     return SparkFailed(_line(error))
 
 
@@ -102,7 +108,7 @@ def _unshown(error: TxbatchError) -> TxbatchError:
     place = _PLACE.match(error.text)
     if not isinstance(error, BadRecord) or place is None:
         return error
-    return BadRecord(f"{place[0]} is not as declared; look there")
+    return TxbatchError.by_code[error.code](f"{place[0]} is not as declared; look there")
 
 
 def _condition(error: Exception) -> str:
@@ -119,7 +125,7 @@ def _damaged(message: str) -> BadRecord | None:
     if not causes:
         return None
     name, _, text = causes[-1].partition(": ")
-    return BadRecord(f"{path} cannot be read ({text or name.rpartition('.')[2]}); write it again")
+    return DamagedFile(f"{path} cannot be read ({text or name.rpartition('.')[2]}); write it again")
 
 
 def java_is_gone(error: BaseException | None) -> bool:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_array
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import BadRecord, BadResult, TxbatchError
 from txbatch.core.records.fields import Field
 from txbatch.core.records.functions import is_of_record
 from txbatch.core.sources.spout import PartitionedSpout
@@ -48,10 +48,10 @@ class Called:
                 raise self.refused(error, record) from (error if self.shown else None)
             raise_for(error, record, self.of, show=self.shown)
 
-    def refused(self, error: BadRecord, record: dict[str, Any]) -> BadRecord:
+    def refused(self, error: BadRecord, record: dict[str, Any]) -> TxbatchError:
         """Return what is said of a record of which something is made that no field takes."""
         what = f"{error}; the record is {describe_record(record)}" if self.shown else MISFIT_UNSHOWN
-        return BadRecord(f"{self.of}: {what}")
+        return TxbatchError.by_code[error.code](f"{self.of}: {what}")
 
 
 def run_python(frame: DataFrame, fields: Sequence[Field], called: Called) -> DataFrame:
@@ -163,6 +163,6 @@ def _check(record: dict[str, Any], rows: list[Row], fields: Sequence[Field], cal
                 arrow_array([value], field)
             except BadRecord as error:
                 if called.shown:
-                    raise called.refused(error, record) from error
+                    raise called.refused(BadResult(error), record) from error
                 what = f"{called.of}: a function returned a {type(value).__name__} that does not fit {field.name!r}"
-                raise BadRecord(f"{what}, declared {field.type}; convert it there, or declare another type") from None
+                raise BadResult(f"{what}, declared {field.type}; convert it there, or declare another type") from None

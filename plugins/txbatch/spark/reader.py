@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import BadRecord, PartitionUnreadable, SparkFailed
+from txbatch.core.errors import BadText, PartitionUnreadable, SparkFailed, SpoutFailed
 from txbatch.core.naming import naming
 from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
@@ -64,7 +64,7 @@ def _naming(stream: Stream, assignment: Assignment, method: str) -> Iterator[Non
         if not isinstance(problem, SparkFailed) or java_is_gone(error):
             raise
         of = f"{assignment.topology} {assignment.attempt}, stream {stream.name!r}: {method}() of {type(stream.spout).__name__}"
-        raise SparkFailed(f"{of} raised {problem}; mend the spout or what it reads, and emit again") from error
+        raise SpoutFailed(f"{of} raised {problem}; mend the spout or what it reads, and emit again") from error
 
 
 class BatchReader:
@@ -155,7 +155,7 @@ class BatchReader:
         if invalid:
             self._name_bad_text(invalid[0])
             where = f" in {', '.join(invalid[:5])}" if any(invalid) else ""
-            raise BadRecord(f"{self}: a text{where} is invalid UTF-8; mend the source, or abort the batch")
+            raise BadText(f"{self}: a text{where} is invalid UTF-8; mend the source, or abort the batch")
         latest = {name: row["latest"] for name, row in found.items()} if self._watermark else {}
         ahead = {name: self._ahead(row) for name, row in found.items()}
         return self._without_records(found) | {

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, InvalidExpression
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,7 +99,7 @@ def _check(frame: DataFrame, operation: str, expression: str, analysed: Any) -> 
     elif literal := _NOW_LITERAL.search(f"{expression} {analysed.sql()}"):
         function = f"'{literal[1] or literal[2]}'"
     if function is not None:
-        raise DefinitionError(
+        raise InvalidExpression(
             f"{operation} {expression!r}: {function} says something else whenever it is asked, and each state and each attempt "
             "asks anew: they would count other records; take it from a field of the record"
         )
@@ -111,7 +111,7 @@ def _mixes(operation: str, expressions: Sequence[str]) -> DefinitionError:
     known = next(((each, name) for each, name in named if name in _WAYS_OUT), None)
     expression, function = known or (expressions[0], " or ".join(dict.fromkeys(name for _, name in named)))
     what = {"over": "a window function", "select": "a subquery"}.get(function, function)
-    return DefinitionError(
+    return InvalidExpression(
         f"{operation} {expression!r}: {what} does not work record by record, but may drop, multiply or mix them; "
         f"{_WAYS_OUT.get(function, 'aggregate in persistent_aggregate')}"
     )

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import UnsafeSparkSetting
 from txbatch.core.text import one_line
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def check(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         setting = by_name().get(name.removeprefix(_HADOOP))
         if setting is not None and setting.verdict is Verdict.REFUSED and str(value) != setting.value:
-            raise DefinitionError(
+            raise UnsafeSparkSetting(
                 f"Spark's setting {name} is {one_line(value, _VALUE_MAX)} here: it can change what is counted, and cannot be "
                 f"pinned once Spark runs; leave it out of Spark's configuration, or let emit_batch={{'conf': ...}} set it to "
                 f"{setting.value or 'nothing'}"
@@ -118,7 +118,7 @@ def _check_known(spark: SparkSession, given: Mapping[str, str]) -> None:
     jvm: Any = spark._jvm
     for name in unknown:
         if _sql_conf(jvm).containsConfigKey(name):
-            raise DefinitionError(
+            raise UnsafeSparkSetting(
                 f"Spark {spark.version} has a setting {name}, which this txbatch does not know: it may change what is counted; "
                 "leave it out of Spark's configuration, or install a txbatch that knows it"
             )

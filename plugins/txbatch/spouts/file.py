@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
-from txbatch.core.errors import DefinitionError, PartitionUnreadable
+from txbatch.core.errors import InvalidOption, PartitionUnreadable
 from txbatch.core.sources.spout import PartitionedSpout
 from txbatch.formats import text_lines
 from txbatch.formats.listing import absolute, check_links_of, check_size, files_below, name_pattern, relative_path
@@ -45,9 +45,9 @@ class FileSpout(PartitionedSpout):
         foreign_links: bool = False,
     ) -> None:
         if files_per_batch < 1:
-            raise DefinitionError("FileSpout: files_per_batch must be at least 1")
+            raise InvalidOption("FileSpout: files_per_batch must be at least 1")
         if not isinstance(nul, bool):
-            raise DefinitionError(f"FileSpout: nul={nul!r} is neither True nor False")
+            raise InvalidOption(f"FileSpout: nul={nul!r} is neither True nor False")
         self.root, self.pattern = absolute(root, "FileSpout"), name_pattern(pattern, "FileSpout")
         self.max_partitions, self.nul, self.foreign_links = files_per_batch, nul, foreign_links
         self._listed: tuple[TransactionAttempt, Sequence[str], DataFrame] | None = None

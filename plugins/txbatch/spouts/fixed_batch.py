@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt, digest
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidOption
 from txbatch.core.records.declared import fields_ddl, given_values
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.sql import spark_name
@@ -29,11 +29,11 @@ class FixedBatchSpout(PlainSpout):
         self.fields = fields_ddl(fields)
         names = [field.name for field in parse_fields(self.fields)]
         if max_batch_size < 1 or not records:
-            raise DefinitionError("FixedBatchSpout needs a max_batch_size of at least 1 and at least one record")
+            raise InvalidOption("FixedBatchSpout needs a max_batch_size of at least 1 and at least one record")
         self.records = list[tuple[Any, ...]]()
         for record in records:
             if (values := given_values(record, names)) is None:
-                raise DefinitionError(
+                raise InvalidOption(
                     f"FixedBatchSpout: record {record!r} has not the {len(names)} fields of {self.fields!r}"
                 )
             self.records.append(values)

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.planned_files import planned_size
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
-from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
+from txbatch.core.errors import (
+    InvalidOption,
+    InvalidSchedule,
+    NoInterval,
+    SourceMissing,
+    TxbatchError,
+)
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.sql import spark_name
@@ -106,7 +112,7 @@ class IntervalSpout(PlainSpout):
         Raises TransientError when there are none: a folder that is not mounted must not pass for a day without records.
         """
         if curr_metadata is None:
-            raise DefinitionError("IntervalSpout reads by time: the run has no interval")
+            raise NoInterval("IntervalSpout reads by time: the run has no interval")
         self._check_days(curr_metadata["interval"])
         if self._looked is None:
             return {**curr_metadata, "files": self._found()}
@@ -126,7 +132,7 @@ class IntervalSpout(PlainSpout):
         """Return the files that are there, as a plan names them. TransientError when there are none."""
         files = self._files()
         if not files:
-            raise TransientError(
+            raise SourceMissing(
                 f"{self.root} has no file to read: none matches {self.pattern!r} whose name does not begin with '_' or '.'"
             )
         entry = look if self.format == "parquet" else planned
@@ -171,7 +177,7 @@ class IntervalSpout(PlainSpout):
         """Where the time is a date, an interval that cuts days would count some of their records, or none."""
         moments = [datetime.fromisoformat(moment).astimezone(UTC) for moment in interval]
         if self._time_type == "date" and any(moment.time() != MIDNIGHT for moment in moments):
-            raise DefinitionError(
+            raise InvalidSchedule(
                 f"IntervalSpout: {self.time!r} is a date, which lies in an interval of whole days in UTC alone, not in "
                 f"{'/'.join(interval)}; schedule it by days of UTC"
             )
@@ -262,20 +268,18 @@ class IntervalSpout(PlainSpout):
 
     def _check(self) -> None:
         if self._time_type not in ("timestamp", "date" if self.format == "parquet" else "timestamp"):
-            raise DefinitionError(f"IntervalSpout: time={self.time!r} is no timestamp among the fields {self.fields}")
+            raise InvalidOption(f"IntervalSpout: time={self.time!r} is no timestamp among the fields {self.fields}")
         if self.format not in formats.FORMATS:
             known = ", ".join(formats.FORMATS)
-            raise DefinitionError(f"IntervalSpout: format {self.format!r} is not one of {known}")
+            raise InvalidOption(f"IntervalSpout: format {self.format!r} is not one of {known}")
         names = {field.name for field in parse_fields(self.fields)}
         unknown = [name for name in self._options().get("optional", ()) if name not in names]
         if unknown:
-            raise DefinitionError(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {self.fields}")
+            raise InvalidOption(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {self.fields}")
         try:
             first, last = self._bounds()
             right = first < last
         except (TypeError, ValueError):
             right = False
         if not right:
-            raise DefinitionError(
-                f"IntervalSpout: plausible={self.plausible!r} is no pair of dates such as {PLAUSIBLE}"
-            )
+            raise InvalidOption(f"IntervalSpout: plausible={self.plausible!r} is no pair of dates such as {PLAUSIBLE}")

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
-from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, RecordsGone, TransientError
+from txbatch.core.errors import (
+    AmbiguousFiles,
+    BadText,
+    InvalidOption,
+    PartitionUnreadable,
+    RecordsGone,
+    SourceMissing,
+    TransientError,
+)
 from txbatch.core.sources.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
 from txbatch.formats.listing import absolute, check_owner
 
@@ -71,7 +79,7 @@ class PartitionedLog:
     def partitions(self) -> list[str]:
         """All partitions, those that are away included. TransientError when the log is no folder, or one of files alone."""
         if not self.root.is_dir():
-            raise TransientError(f"{self.root} is not a folder that can be read; create it or mend the path")
+            raise SourceMissing(f"{self.root} is not a folder that can be read; create it or mend the path")
         found = sorted(self.root.iterdir())
         folders = [path.name for path in found if path.is_dir()]
         if found and not folders:
@@ -122,7 +130,7 @@ class PartitionedLogSpout(PartitionedSpout):
     ) -> None:
         name = type(self).__name__
         if not isinstance(nul, bool):
-            raise DefinitionError(f"{name}: nul={nul!r} is neither True nor False")
+            raise InvalidOption(f"{name}: nul={nul!r} is neither True nor False")
         self.log = PartitionedLog(absolute(root, name), foreign_links=foreign_links)
         self.max_records, self.nul = max_records, nul
 
@@ -198,7 +206,7 @@ def _records(row: dict[str, Any], nul: bool) -> Iterator[tuple[int, str]]:
 
 
 def _odd(path: Path) -> TransientError:
-    return TransientError(
+    return AmbiguousFiles(
         f"{path} is no segment of a partitioned log: it has a folder for each partition, with files named by the offset of their "
         "first record, such as 0/00000000000000000000.log; mend the layout"
     )
@@ -224,9 +232,9 @@ def _text(line: bytes, segment: Path, offset: int, nul: bool) -> str:
         text = line.decode()
     except UnicodeDecodeError as error:
         byte = f"0x{line[error.start]:02x}"
-        raise BadRecord(f"{segment} record {offset}: the byte {byte} is not UTF-8; write the log as UTF-8") from None
+        raise BadText(f"{segment} record {offset}: the byte {byte} is not UTF-8; write the log as UTF-8") from None
     if "\0" in text and not nul:
-        raise BadRecord(
+        raise BadText(
             f"{segment} record {offset} holds U+0000, as UTF-16 does; write the log as UTF-8, or say nul=True of its spout if "
             "records may hold U+0000"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
-from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.core.errors import InvalidOption, NotEmitted, OutOfPlace
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import checked_name, parse_fields
 from txbatch.core.records.sql import spark_name, spark_text
@@ -48,7 +48,7 @@ class StateSpout(ExportedSpout):
 
     def __init__(self, state: str, fields: Fields, emit: str = CHANGES) -> None:
         if emit not in (CHANGES, FINAL):
-            raise DefinitionError(
+            raise InvalidOption(
                 f"StateSpout({state!r}): emit={emit!r} is neither 'changes', for what changes in it, nor 'final', for its "
                 "windows once they are closed"
             )
@@ -93,7 +93,7 @@ class StateSpout(ExportedSpout):
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
         """Refuse: a ledger is asked."""
-        raise TerminalError(f"state {self.state!r} is planned by its ledger")
+        raise OutOfPlace(f"state {self.state!r} is planned by its ledger")
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
@@ -118,5 +118,5 @@ class StateSpout(ExportedSpout):
     @property
     def _file(self) -> str:
         if self.exported is None:
-            raise TerminalError(f"state {self.state!r}: nothing was exported for this attempt; emit again")
+            raise NotEmitted(f"state {self.state!r}: nothing was exported for this attempt; emit again")
         return self.exported

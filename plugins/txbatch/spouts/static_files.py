@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import ABORT, DefinitionError, TransientError
+from txbatch.core.errors import ABORT, InvalidFunction, SourceChanged, SourceMissing
 from txbatch.core.topology.look_up import Versioned
 from txbatch.formats.listing import absolute, escaped, files_below, name_pattern
 
@@ -33,7 +33,7 @@ class StaticFiles(Versioned):
     ) -> None:
         self.root, self.pattern = absolute(root, "StaticFiles"), name_pattern(pattern, "StaticFiles")
         if not callable(read):
-            raise DefinitionError(
+            raise InvalidFunction(
                 f"StaticFiles: {read!r} is no function; give one of the Spark session and a list of paths, to a DataFrame"
             )
         self._read, self.foreign_links = read, foreign_links
@@ -45,7 +45,7 @@ class StaticFiles(Versioned):
             for name in files_below(self.root, self.pattern, foreign_links=self.foreign_links)
         }
         if not found:
-            raise TransientError(f"{self.root} has no file {self.pattern!r} to look values up in; put it there")
+            raise SourceMissing(f"{self.root} has no file {self.pattern!r} to look values up in; put it there")
         return found
 
     def read(self, spark: SparkSession, version: Metadata) -> DataFrame:
@@ -57,7 +57,7 @@ class StaticFiles(Versioned):
         """Refuse a file that is not as it was planned: TransientError names it."""
         for name, planned in version.items():
             if (found := _fingerprint(self.root / name)) != planned:
-                raise TransientError(f"{self.root / name} {_changed(planned, found)}; restore it, or {ABORT}")
+                raise SourceChanged(f"{self.root / name} {_changed(planned, found)}; restore it, or {ABORT}")
 
 
 def _fingerprint(file: Path) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _fingerprint(file: Path) -> dict[str, Any]:
             sha256 = hashlib.file_digest(content, "sha256").hexdigest()
             return {"bytes": content.tell(), "sha256": sha256}
     except OSError as error:
-        raise TransientError(f"{file} cannot be read: {error.strerror}; restore it, or {ABORT}") from error
+        raise SourceMissing(f"{file} cannot be read: {error.strerror}; restore it, or {ABORT}") from error
 
 
 def _changed(planned: Mapping[str, Any], now: Mapping[str, Any]) -> str:

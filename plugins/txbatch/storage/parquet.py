@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from txbatch.core.aggregates.merge import Total
 from txbatch.core.batch.manifest import StagedFile, StagedState
-from txbatch.core.errors import Incomplete, TransientError
+from txbatch.core.errors import Incomplete, StagingUnreadable
 from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
 from txbatch.storage.late import Late
 from txbatch.storage.links import links_on
@@ -119,7 +119,7 @@ def _content(folder: Folder, file: StagedFile) -> bytes:
         as_long = _is_here(folder, file.name) and folder.filesystem.size(path) == file.bytes
         return bytes(folder.filesystem.cat_file(path)) if as_long else b""
     except OSError as error:
-        raise TransientError(f"{folder.uri}/{file.name} cannot be read ({error}); commit again") from error
+        raise StagingUnreadable(f"{folder.uri}/{file.name} cannot be read ({error}); commit again") from error
 
 
 def _is_here(folder: Folder, name: str) -> bool:

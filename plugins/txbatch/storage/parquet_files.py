@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from txbatch.core.errors import DefinitionError, TerminalError, TransientError
+from txbatch.core.errors import (
+    DatabasesDisagree,
+    InvalidArgument,
+    StateInUse,
+    TerminalError,
+    Unavailable,
+)
 from txbatch.core.records.fields import Field
 from txbatch.core.state.append import BATCH
 
@@ -42,7 +48,7 @@ class ParquetFiles:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not self.folder.is_absolute():
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"ParquetFiles({str(folder)!r}): give the absolute path of a folder in which files can be renamed, '/lake/sold'"
             )
 
@@ -57,12 +63,12 @@ class ParquetFiles:
         try:
             done = any(self._written(aggregate, upstream) for _ in range(TRIES))
         except OSError as error:
-            raise TransientError(
+            raise Unavailable(
                 f"state {aggregate.state.name!r}: {self.folder} cannot be written ({error}); what is committed stays so, and the "
                 "next run writes it"
             ) from error
         if not done:
-            raise TransientError(f"{self.folder}: others write the same batches just now; try again")
+            raise StateInUse(f"{self.folder}: others write the same batches just now; try again")
 
     def _written(self, aggregate: KeptRecords, upstream: CommittedRecords) -> bool:
         """Write what is new, the oldest first; False when somebody else has begun to write the same."""
@@ -117,7 +123,7 @@ class ParquetFiles:
             raise self._not_ours(f"it has txid {mark.txid}, the ledger, which was set back, {known.txid}")
 
     def _not_ours(self, why: str) -> TerminalError:
-        return TerminalError(
+        return DatabasesDisagree(
             f"{self.folder} is not the folder of these batches: {why}; empty it, and the next run writes all of them, or name "
             "another"
         )

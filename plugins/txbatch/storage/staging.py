@@ -35,7 +35,14 @@ from fsspec.implementations.local import LocalFileSystem
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
+from txbatch.core.errors import (
+    Incomplete,
+    InvalidSetting,
+    NewerFormat,
+    StagingUnreadable,
+    TransientError,
+    UnsafeStaging,
+)
 from txbatch.core.formats import check_format
 from txbatch.core.records.fields import Field
 from txbatch.core.topology.topology import checked_topology_name
@@ -97,7 +104,7 @@ class AttemptFolder:
         try:
             return self._read("assignment.json", Assignment.from_json, LONG_BYTES_MAX)
         except (OSError, Unreadable) as error:
-            raise TransientError(f"{self.uri}/assignment.json cannot be read ({error}); emit again") from error
+            raise StagingUnreadable(f"{self.uri}/assignment.json cannot be read ({error}); emit again") from error
 
     def has_heartbeat(self) -> bool:
         """True for the folder of an attempt, not a link to elsewhere, that holds a heartbeat file."""
@@ -114,7 +121,7 @@ class AttemptFolder:
         try:
             return self._read("fence.json", Heartbeat.from_json, SHORT_BYTES_MAX)
         except (OSError, Unreadable) as error:
-            raise TransientError(f"{self.uri}/fence.json cannot be read ({error}); emit again") from error
+            raise StagingUnreadable(f"{self.uri}/fence.json cannot be read ({error}); emit again") from error
 
     def superseded(self, by: str) -> Heartbeat:
         """Return the heartbeat with the attempt that takes its place, also when the file cannot be read."""
@@ -135,7 +142,7 @@ class AttemptFolder:
         except FileNotFoundError:
             raise Incomplete(f"{self.uri} has no manifest: the attempt did not finish; emit again") from None
         except OSError as error:
-            raise TransientError(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
+            raise StagingUnreadable(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
         except Unreadable as error:
             raise Incomplete(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
 
@@ -196,7 +203,7 @@ class AttemptFolder:
         try:
             yield
         except OSError as error:
-            raise TransientError(f"{self.uri} cannot be {what} ({error}); see `txbatch doctor`") from error
+            raise StagingUnreadable(f"{self.uri} cannot be {what} ({error}); see `txbatch doctor`") from error
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Under another name first, so that a reader finds it whole or not at all."""
@@ -256,20 +263,20 @@ def check_uri(uri: str) -> None:
     TransientError for one that does not answer.
     """
     if not _found_alike(uri):
-        raise DefinitionError(
+        raise InvalidSetting(
             f"TXBATCH_STAGING {uri!r} is not a place that Spark and every task see alike; write file:///folder, or s3a:// and "
             "its like"
         )
     try:
         fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
-        raise DefinitionError(
+        raise InvalidSetting(
             f"TXBATCH_STAGING {uri!r} cannot be reached from here ({error}); install its filesystem for fsspec, or name another"
         ) from error
     except OSError as error:
-        raise TransientError(f"TXBATCH_STAGING {uri!r} does not answer ({error}); try again") from error
+        raise StagingUnreadable(f"TXBATCH_STAGING {uri!r} does not answer ({error}); try again") from error
     if (file := _file_on(uri)) is not None:
-        raise DefinitionError(f"TXBATCH_STAGING {uri!r} cannot be a folder: {file} is a file; name another place")
+        raise InvalidSetting(f"TXBATCH_STAGING {uri!r} cannot be a folder: {file} is a file; name another place")
 
 
 def _scheme(uri: str) -> str:
@@ -372,5 +379,5 @@ class Staging:
             folder = AttemptFolder(f"{folder.uri}/{name}")
             path = folder.path("").rstrip("/")
             if links_on(folder.filesystem, path):
-                raise TerminalError(f"{path} is a symbolic link, which the staging area must not hold; remove it")
+                raise UnsafeStaging(f"{path} is a symbolic link, which the staging area must not hold; remove it")
         return folder

@@ -14,7 +14,7 @@ from txbatch.arrow import arrow_array
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.aggregates.python_combiner import own_combiners
-from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
+from txbatch.core.errors import BadFunction, BadRecord, BrokenCombiner, DefinitionError, MissingPart, UnknownField
 from txbatch.core.records.comparing import key_of
 from txbatch.core.records.declared import fields_ddl, values_of
 from txbatch.core.records.fields import Field, array_of, parse_fields
@@ -46,7 +46,7 @@ def check_combiner(
     check = _Check(aggregator, parse_fields(fields_ddl(fields)), records)
     _for_random_numbers(check.once, examples)
     if not check.taken:
-        raise DefinitionError(
+        raise MissingPart(
             f"{aggregator.described} refused every record that was tried; give some that it takes, records=[...]"
         )
 
@@ -68,7 +68,7 @@ class _Check:
         try:
             self._check(random)
         except BadRecord as error:
-            self._fail(str(error))
+            self._fail(error.text)
 
     def _check(self, random: Random) -> None:
         tried = [self._init(random) for _ in range(random.randint(0, RECORDS_MAX))]
@@ -110,7 +110,7 @@ class _Check:
             if field.name == name:
                 return field
         known = ", ".join(field.name for field in self.fields)
-        raise DefinitionError(f"{self.aggregator.described} reads {name!r}, which is not among the fields {known}")
+        raise UnknownField(f"{self.aggregator.described} reads {name!r}, which is not among the fields {known}")
 
     def _init(self, random: Random) -> Partial | None:
         """Return the partial of some record; None for one that the aggregator refuses."""
@@ -119,7 +119,7 @@ class _Check:
         try:
             made = init_of(self.aggregator, record)
         except BadFunction as error:
-            self._fail(f"for the record {describe_record(record)}, {error}")
+            self._fail(f"for the record {describe_record(record)}, {error.text}")
         except BadRecord:
             return None
         self.taken += 1
@@ -141,7 +141,7 @@ class _Check:
             try:
                 back = _stored(value, column)
             except BadRecord as error:
-                self._fail(f"{what} made {partial!r}: {error}")
+                self._fail(f"{what} made {partial!r}: {error.text}")
             if not _same(value, back, column):
                 self._fail(f"{what} made {partial!r}, which comes back from a {column.type} as {back!r}")
         return partial
@@ -151,7 +151,7 @@ class _Check:
             self._fail(f"{what} is {found!r}, not {expected!r}")
 
     def _fail(self, why: str) -> NoReturn:
-        raise DefinitionError(f"{self.aggregator.described}: {why}")
+        raise BrokenCombiner(f"{self.aggregator.described}: {why}")
 
 
 def _named(record: Any, names: Sequence[str]) -> Record:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from txbatch.arrow import arrow_array
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
-from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
+from txbatch.core.errors import (
+    BadRecord,
+    InvalidArgument,
+    InvalidOption,
+    OutOfPlace,
+    OutOfRange,
+    PartitionUnreadable,
+)
 from txbatch.core.records.declared import fields_ddl, given_values
 from txbatch.core.records.fields import Field, parse_fields
 from txbatch.core.sources.batch_spout import PlainSpout
@@ -30,7 +37,7 @@ class Feeder(Spout):
 
     def __init__(self, fields: Fields, kind: str) -> None:
         if kind not in [*SpoutKind]:
-            raise DefinitionError(f"{type(self).__name__}: kind is {kind!r}; it is one of {', '.join(SpoutKind)}")
+            raise InvalidOption(f"{type(self).__name__}: kind is {kind!r}; it is one of {', '.join(SpoutKind)}")
         self.fields, self.kind = fields_ddl(fields), SpoutKind(kind)
 
     @property
@@ -58,7 +65,7 @@ class Feeder(Spout):
         try:
             record_of([value], [field])
         except OverflowError as error:
-            raise BadRecord(
+            raise OutOfRange(
                 f"{type(self).__name__} was fed {value!r} for {field.name!r}, declared {field.type}: it is outside the years "
                 "1 to 9999 in UTC; convert it there, or declare another type"
             ) from error
@@ -133,7 +140,7 @@ class FeederBatchSpout(PlainSpout, Feeder):
     def _field(self, time: str) -> int:
         times = [field.name if field.type in ("timestamp", "date") else None for field in parse_fields(self.fields)]
         if time not in times:
-            raise DefinitionError(f"FeederBatchSpout: time={time!r} is no timestamp or date among {self.fields!r}")
+            raise InvalidOption(f"FeederBatchSpout: time={time!r} is no timestamp or date among {self.fields!r}")
         return times.index(time)
 
     def _check_there(self) -> None:
@@ -150,7 +157,7 @@ class FeederPartitionedSpout(PartitionedSpout, Feeder):
     def __init__(self, fields: Fields, *, kind: str = "transactional", max_partitions: int | None = None) -> None:
         super().__init__(fields, kind)
         if self.kind is SpoutKind.NON_TRANSACTIONAL:
-            raise DefinitionError("FeederPartitionedSpout keeps offsets; a non-transactional one is a FeederBatchSpout")
+            raise InvalidOption("FeederPartitionedSpout keeps offsets; a non-transactional one is a FeederBatchSpout")
         self.max_partitions = max_partitions
         self._fed: dict[str, list[list[Values]]] = {}
         self._away: set[str] = set()
@@ -206,7 +213,7 @@ class FeederPartitionedSpout(PartitionedSpout, Feeder):
     def _known(self, partition: str) -> list[list[Values]]:
         if partition not in self._fed:
             known = ", ".join(map(repr, self._fed)) or "none"
-            raise DefinitionError(f"FeederPartitionedSpout has no partition {partition!r}; {known} was fed")
+            raise InvalidArgument(f"FeederPartitionedSpout has no partition {partition!r}; {known} was fed")
         return self._fed[partition]
 
     def _check_there(self, partition: str) -> None:
@@ -216,7 +223,7 @@ class FeederPartitionedSpout(PartitionedSpout, Feeder):
 
 def _at(fed: Sequence[Any], number: int) -> None:
     if not 1 <= number <= len(fed):
-        raise DefinitionError(f"there is no feed {number}; there are {len(fed)}, counted from 1 on")
+        raise InvalidArgument(f"there is no feed {number}; there are {len(fed)}, counted from 1 on")
 
 
 def _moment(time: date) -> datetime:
@@ -227,6 +234,4 @@ def _moment(time: date) -> datetime:
 
 
 def _not_in_spark(spout: Spout) -> NoReturn:
-    raise DefinitionError(
-        f"{type(spout).__name__} is fed in the process of a test; run it by submit_topology, not in Spark"
-    )
+    raise OutOfPlace(f"{type(spout).__name__} is fed in the process of a test; run it by submit_topology, not in Spark")

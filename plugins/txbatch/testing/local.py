@@ -24,7 +24,7 @@ from typing import Any
 from txbatch import failpoints
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.batch.transaction import Batch, Interval, Metadata
-from txbatch.core.errors import DefinitionError, TerminalError, UnknownName
+from txbatch.core.errors import InvalidArgument, MissingPart, NoInterval, UnknownName
 from txbatch.core.records.comparing import order_of
 from txbatch.core.sources.spout import Spout
 from txbatch.core.state.append import COPY, RECORD
@@ -97,16 +97,16 @@ class LocalTopology:
         itself raises.
         """
         if interval is not None and not isinstance(interval, Interval):
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"run(interval={interval!r}): give an Interval(start, end) of two datetimes with a zone"
             )
         if interval is None and self.topology.by_interval:
-            raise DefinitionError(
+            raise NoInterval(
                 f"topology {self.topology.name!r} reads by time: say run(interval=Interval(start, end)), of datetimes with a zone"
             )
         endless = [name for name, spout in self.spouts.items() if getattr(spout, "cycle", False)]
         if endless and batches is None:
-            raise DefinitionError(
+            raise MissingPart(
                 f"stream {endless[0]!r} begins again at its end, so the run has none; say run(batches=...)"
             )
         with self._runner() as runner:
@@ -205,7 +205,7 @@ def _ended(batches: Iterable[Batch], dies_at: str | None) -> tuple[int, ...]:
     """Return the txids of the batches that ended, each once, until the process died."""
     ended = dict[int, None]()
     if dies_at is not None and dies_at not in POINTS:
-        raise DefinitionError(f"dies_at is {dies_at!r}; a batch may die at {', '.join(POINTS)}")
+        raise InvalidArgument(f"dies_at is {dies_at!r}; a batch may die at {', '.join(POINTS)}")
     try:
         with failpoints.watch(_killed_at(dies_at)):
             ended.update((batch.txid, None) for batch in batches)
@@ -213,7 +213,7 @@ def _ended(batches: Iterable[Batch], dies_at: str | None) -> tuple[int, ...]:
         return tuple(ended)
     if dies_at is None:
         return tuple(ended)
-    raise TerminalError(
+    raise InvalidArgument(
         f"the run never came to {dies_at}: it ended txids {list(ended)}; feed it before, or name another point"
     )
 

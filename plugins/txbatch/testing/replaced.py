@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import MissingPart, NeedsSpark, UnknownField
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
@@ -70,7 +70,7 @@ def replaced(
             new.add(check_aggregate(parts.aggregate(aggregate)))
     _check_known("Spark SQL expression", functions, parts.used)
     if parts.needs:
-        raise DefinitionError(
+        raise NeedsSpark(
             f"topology {topology.name!r} needs Spark: {'; '.join(dict.fromkeys(parts.needs))}. Give each expression a Python "
             "function of a record that says the same, functions={expression: function}, or test the job by txbatch run"
         )
@@ -80,9 +80,7 @@ def replaced(
 def _check_known(what: str, given: Mapping[str, Any], known: Mapping[str, Any] | set[str]) -> None:
     for name in given:
         if name not in known:
-            raise DefinitionError(
-                f"the topology has no {what} {name!r}; it has {', '.join(map(repr, known)) or 'none'}"
-            )
+            raise UnknownField(f"the topology has no {what} {name!r}; it has {', '.join(map(repr, known)) or 'none'}")
 
 
 def _readable(topology: Topology, given: Mapping[str, Spout], before: Mapping[str, Spout]) -> dict[str, Spout]:
@@ -109,7 +107,7 @@ def _feeder(stream: str, spout: Spout) -> Spout:
             if spout.parameters
             else "time, of a field that it does not name"
         )
-        raise DefinitionError(
+        raise MissingPart(
             f"stream {stream!r}: {type(spout).__name__} reads by {by}; give a spout for it, spouts={{{stream!r}: ...}}, such as "
             "FeederBatchSpout(fields, time=...)"
         )

@@ -11,7 +11,7 @@ import click
 from txbatch.cli.printing import key_told, print_table, values_told
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.verify import Again, EmitAgain
-from txbatch.core.errors import TransientError, Unverifiable
+from txbatch.core.errors import SourceChanged, Unverifiable
 from txbatch.core.protocol.restate import check_whole
 from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission
@@ -67,7 +67,7 @@ def _emit(steps: Steps, emitter: EmitAgain, version: Batch) -> Again | None:
         check_whole(steps.job.topology, planned.version, again.manifest)
         return again
     except Unverifiable as error:
-        raise TransientError(
+        raise SourceChanged(
             f"{version.topology}: position {version.position} cannot be counted by the job as it is now: {error}"
         ) from error
 

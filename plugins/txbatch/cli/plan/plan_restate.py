@@ -13,7 +13,7 @@ from txbatch.cli.printing import key_told, print_table, sides_told
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Restate, Run
 from txbatch.core.corrections.verify import EmitAgain
-from txbatch.core.errors import TransientError, Unverifiable
+from txbatch.core.errors import SourceChanged, Unverifiable
 from txbatch.core.protocol.planning import plan_restate
 from txbatch.core.protocol.restate import check_whole
 from txbatch.core.text import one_line
@@ -64,7 +64,7 @@ def _preview(steps: Steps, emitter: EmitAgain, asked: Restate) -> dict[str, Any]
             check_whole(topology, version, again.manifest)
         states = [_state(each) for each in effects(reader.engine, topology, version, again)]
     except Unverifiable as error:
-        raise TransientError(f"{topology.name}: txid {asked.position} cannot be counted again: {error}") from error
+        raise SourceChanged(f"{topology.name}: txid {asked.position} cannot be counted again: {error}") from error
     return {
         "topology": topology.name,
         "position": asked.position,

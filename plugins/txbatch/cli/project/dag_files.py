@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import txbatch
-from txbatch.core.errors import DefinitionError, TxbatchError
+from txbatch.core.errors import JobNotLoaded, TxbatchError
 from txbatch.core.text import how_many
 from txbatch.launch.job_file import Job, check_dag_files, check_emission, load_job
 
@@ -38,7 +38,7 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -
     ]
     errors += wrong.values()
     if errors:
-        raise DefinitionError("; ".join(_once(errors)))
+        raise JobNotLoaded("; ".join(_once(errors)))
     return f"{how_many(dags, 'DAG')} in dags/ and {how_many(len(jobs), 'job')} in jobs/ of {root} load"
 
 
@@ -75,7 +75,7 @@ def _import_errors(dags: Path) -> tuple[dict[str, str], int]:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS)
     if done.returncode:
         last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
-        raise DefinitionError(f"dags/ cannot be loaded: {''.join(last) or f'exit code {done.returncode}'}")
+        raise JobNotLoaded(f"dags/ cannot be loaded: {''.join(last) or f'exit code {done.returncode}'}")
     found = json.loads(done.stdout.splitlines()[-1])
     return found["errors"], len(found["dags"])
 

@@ -11,7 +11,7 @@ from string import Template
 from tempfile import TemporaryDirectory
 
 from txbatch import __version__, settings
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import ProjectInTheWay
 from txbatch.core.text import one_line
 from txbatch.places import packaged, project_root
 
@@ -32,7 +32,7 @@ def make_project(folder: Path) -> list[str]:
             _fill(made, folder.name)
             made.rename(folder)  # whole or not at all; onto an empty folder, too
     except OSError as error:
-        raise DefinitionError(
+        raise ProjectInTheWay(
             f"cannot make a project in {folder}: {error.strerror or error}; name another folder"
         ) from error
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
@@ -41,12 +41,12 @@ def make_project(folder: Path) -> list[str]:
 def _check_free(folder: Path) -> None:
     """Raise DefinitionError that names what is in the way."""
     if folder.exists() and not folder.is_dir():
-        raise DefinitionError(f"{folder} is a file: name another folder")
+        raise ProjectInTheWay(f"{folder} is a file: name another folder")
     found = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
     if found:
         more = f" and {len(found) - _CITED} more" if len(found) > _CITED else ""
         names = ", ".join(one_line(name, 60) for name in found[:_CITED])
-        raise DefinitionError(f"{folder} is not empty, {names}{more} is in the way: name another folder, or empty it")
+        raise ProjectInTheWay(f"{folder} is not empty, {names}{more} is in the way: name another folder, or empty it")
 
 
 def _fill(folder: Path, name: str) -> None:

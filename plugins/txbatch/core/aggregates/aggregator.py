@@ -23,7 +23,13 @@ from txbatch.core.aggregates.merge import (
     RowMerge,
     Total,
 )
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import (
+    InvalidArgument,
+    MissingPart,
+    OutOfPlace,
+    OutOfRange,
+    WrongType,
+)
 from txbatch.core.records.fields import (
     EXACT,
     FLOATING_TYPES,
@@ -139,7 +145,7 @@ class CombinerAggregator:
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         """The partial columns for an input of this type; DefinitionError when the type does not fit."""
-        raise DefinitionError(f"{type(self).__name__} defines no partial columns")
+        raise MissingPart(f"{type(self).__name__} defines no partial columns")
 
     def init_of(self, record: Mapping[str, Any]) -> Partial:
         """The partial of one record."""
@@ -147,7 +153,7 @@ class CombinerAggregator:
 
     def init(self, value: Any) -> Partial:
         """The partial of one record, given the value of its input field."""
-        raise DefinitionError(f"{type(self).__name__} defines no init")
+        raise MissingPart(f"{type(self).__name__} defines no init")
 
     def zero(self) -> Partial:
         """The partial of no records."""
@@ -177,7 +183,7 @@ class CombinerAggregator:
             or array_of(columns[0].type) is not None
             or type(self).finish is not CombinerAggregator.finish
         ):
-            raise DefinitionError(f"{type(self).__name__} cannot be finished within a batch; aggregate it into a state")
+            raise OutOfPlace(f"{type(self).__name__} cannot be finished within a batch; aggregate it into a state")
         return checked_type(columns[0].type)
 
     def finish_spark(self, columns: Sequence[str], type: str) -> str | None:
@@ -242,12 +248,12 @@ class Sum(CombinerAggregator):
             return value
         exact = Decimal(str(value))
         if not exact.is_finite():
-            raise BadRecord(f"field {self.input!r} is {value}{_NOT_FINITE}")
+            raise OutOfRange(f"field {self.input!r} is {value}{_NOT_FINITE}")
         with suppress(InvalidOperation):
             cast = exact.quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, EXACT)
             if len(cast.as_tuple().digits) <= DECIMAL_DIGITS_MAX:
                 return cast
-        raise BadRecord(
+        raise OutOfRange(
             f"field {self.input!r} is {value}, out of range for decimal(38,{self.scale}); give a smaller scale"
         )
 
@@ -273,13 +279,13 @@ class Sum(CombinerAggregator):
         if input.type in FLOATING_TYPES and self.approximate:
             return "double"
         hint = self._exact_by if input.type in FLOATING_TYPES else "sum a number"
-        raise DefinitionError(f"{type(self).__name__} of {input.name!r}, a {input.type}, is not exact: {hint}")
+        raise WrongType(f"{type(self).__name__} of {input.name!r}, a {input.type}, is not exact: {hint}")
 
     def _check_scale(self, input: Field, scale: object) -> None:
         before_point = 1 if input.type in INTEGER_TYPES else 0
         most = min(self._scale_max, DECIMAL_DIGITS_MAX - before_point)
         if type(scale) is not int or not 0 <= scale <= most:
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"{type(self).__name__} of {input.name!r}, a {input.type}: scale={scale!r} is no number of digits after the "
                 f"point; give one of 0 to {most}"
             )
@@ -348,5 +354,5 @@ class Max(Min):
 def required(aggregator: CombinerAggregator, input: Field | None) -> Field:
     """The input field of an aggregator that cannot do without."""
     if input is None:
-        raise DefinitionError(f"{type(aggregator).__name__} needs the name of a field")
+        raise MissingPart(f"{type(aggregator).__name__} needs the name of a field")
     return input

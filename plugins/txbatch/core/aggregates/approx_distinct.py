@@ -9,7 +9,7 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn, required
 from txbatch.core.aggregates.merge import Partial, Smallest
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument
 from txbatch.core.records.fields import EXACT, FLOATING_TYPES, Field, decimal_scale
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.texts import text_of, text_sql
@@ -40,7 +40,7 @@ class ApproxCountDistinct(CombinerAggregator):
         super().__init__(input, where=where, was=was, since=since)
         low, high = _LG_K
         if type(lg_k) is not int or not low <= lg_k <= high:
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"{type(self).__name__} of {input!r}: lg_k is {lg_k!r}; give a whole number from {low} to {high}, such as 11 for "
                 "2,048 hashes a key"
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn, required
 from txbatch.core.aggregates.merge import BINS, Partial
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, WrongType
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
@@ -41,11 +41,11 @@ class ApproxQuantile(CombinerAggregator):
         super().__init__(input, where=where, was=was, since=since)
         what, (low, high) = f"ApproxQuantile of {input!r}", _ERRORS
         if not _is_number(quantile) or not 0 <= quantile <= 1:
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"{what}: the quantile is {quantile!r}; give one from 0 to 1, such as 0.5 for the median"
             )
         if not _is_number(error) or not low <= error <= high:
-            raise DefinitionError(f"{what}: error is {error!r}; give a relative error from {low} to {high}")
+            raise InvalidArgument(f"{what}: error is {error!r}; give a relative error from {low} to {high}")
         self.quantile, self.error = float(quantile), float(error)
         self._width = math.log((1 + self.error) / (1 - self.error))
 
@@ -56,7 +56,7 @@ class ApproxQuantile(CombinerAggregator):
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         field = required(self, input)
         if field.type not in INTEGER_TYPES | FLOATING_TYPES and decimal_scale(field.type) is None:
-            raise DefinitionError(
+            raise WrongType(
                 f"ApproxQuantile of {field.name!r}, a {field.type}: it is no number; give a field of numbers"
             )
         counts = "collect_list(struct({value} as bin, {number} as number))"

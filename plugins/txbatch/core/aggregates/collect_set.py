@@ -6,7 +6,7 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn, required
 from txbatch.core.aggregates.merge import Partial, Smallest
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
@@ -63,5 +63,5 @@ class CollectSet(CombinerAggregator):
 def checked_size(of: str, size: object) -> int:
     """Return how many values an aggregate keeps; DefinitionError when that is no such number."""
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= SIZE_MAX:
-        raise DefinitionError(f"{of} is {size!r}; give a whole number from 1 to {SIZE_MAX:,}")
+        raise InvalidArgument(f"{of} is {size!r}; give a whole number from 1 to {SIZE_MAX:,}")
     return size

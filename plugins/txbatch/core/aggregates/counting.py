@@ -10,7 +10,7 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Count, Max, Min, PartialColumn, required
 from txbatch.core.aggregates.merge import ADD, DECIMAL_DIGITS_MAX, Partial
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, MissingPart, WrongType
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
@@ -24,9 +24,7 @@ class CountIf(Count):
 
     def __init__(self, condition: Condition, *, was: str | None = None, since: str | None = None) -> None:
         if condition is None:
-            raise DefinitionError(
-                "CountIf needs a condition; give SQL that is true or false, or a function of a record"
-            )
+            raise MissingPart("CountIf needs a condition; give SQL that is true or false, or a function of a record")
         super().__init__(where=condition, was=was, since=since)
 
 
@@ -74,9 +72,7 @@ class Histogram(CombinerAggregator):
         field = required(self, input)
         scale = decimal_scale(field.type)
         if field.type not in INTEGER_TYPES | FLOATING_TYPES and scale is None:
-            raise DefinitionError(
-                f"Histogram of {field.name!r}, a {field.type}: edges are numbers; give a field of numbers"
-            )
+            raise WrongType(f"Histogram of {field.name!r}, a {field.type}: edges are numbers; give a field of numbers")
         name, edges = spark_name(field.name), [_literal(edge, field) for edge in self.edges]
         above = [f"{name} >= {edge}" for edge in edges]
         below = [f"{name} < {edge}" for edge in edges]
@@ -110,7 +106,7 @@ def _boolean(aggregator: CombinerAggregator, input: Field | None) -> Field:
     field = required(aggregator, input)
     if field.type != "boolean":
         told = f"{type(aggregator).__name__} of {field.name!r}, a {field.type}"
-        raise DefinitionError(f"{told}: it is not true or false; make a boolean field of it by each()")
+        raise WrongType(f"{told}: it is not true or false; make a boolean field of it by each()")
     return field
 
 
@@ -120,15 +116,15 @@ def _checked_edges(input: str, edges: Sequence[int | float | Decimal | str]) -> 
     try:
         found = tuple(Decimal(str(edge)) for edge in edges)
     except (ArithmeticError, TypeError):
-        raise DefinitionError(f"{what}: edges are {edges!r}; give a list of numbers that rise") from None
+        raise InvalidArgument(f"{what}: edges are {edges!r}; give a list of numbers that rise") from None
     if not all(edge.is_finite() for edge in found):
-        raise DefinitionError(
+        raise InvalidArgument(
             f"{what}: edges are {edges!r}; leave out NaN and infinity, above the last edge is a bin of its own"
         )
     if not 1 <= len(found) < BINS_MAX:
-        raise DefinitionError(f"{what}: {len(found)} edges; give 1 to {BINS_MAX - 1}")
+        raise InvalidArgument(f"{what}: {len(found)} edges; give 1 to {BINS_MAX - 1}")
     if any(low >= high for low, high in pairwise(found)):
-        raise DefinitionError(f"{what}: edges are {edges!r}; each must be greater than the one before")
+        raise InvalidArgument(f"{what}: edges are {edges!r}; each must be greater than the one before")
     return found
 
 
@@ -144,5 +140,5 @@ def _literal(edge: Decimal, field: Field) -> str:
         least = edge.quantize(Decimal(1).scaleb(-scale), ROUND_CEILING, _DIGITS)
     except InvalidOperation:
         told = f"Histogram of {field.name!r}, a {field.type}: edge {edge:f}"
-        raise DefinitionError(f"{told} has more digits than such a number can have; leave it out") from None
+        raise InvalidArgument(f"{told} has more digits than such a number can have; leave it out") from None
     return f"cast('{least:f}' as decimal(38,{scale}))"

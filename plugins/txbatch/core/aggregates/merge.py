@@ -20,7 +20,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any, ClassVar
 
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import OutOfRange
 from txbatch.core.records.fields import EXACT, FLOATING_TYPES, array_of
 
 BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
@@ -147,7 +147,7 @@ class Add(Merge):
             fits = not isinstance(total, int) or BIGINT_MIN <= total <= BIGINT_MAX
             instead = "a decimal with more digits"
         if not fits:
-            raise BadRecord(f"the total {total} is out of range for its type; sum {instead} instead")
+            raise OutOfRange(f"the total {total} is out of range for its type; sum {instead} instead")
 
     def pair_sql(self, state: str, partial: str) -> str:
         return f"COALESCE({state} + {partial}, {state}, {partial})"

@@ -9,7 +9,14 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.merge import Partial, RowMerge
-from txbatch.core.errors import BadFunction, BadRecord, DefinitionError, TerminalError, TxbatchError
+from txbatch.core.errors import (
+    BadFunction,
+    BadRecord,
+    BrokenCombiner,
+    CannotAsk,
+    MissingPart,
+    TxbatchError,
+)
 from txbatch.core.records.fields import FLOATING_TYPES, Field, checked_array, checked_type, parse_fields
 from txbatch.core.records.functions import describe_error, is_of_record
 from txbatch.core.records.python_types import all_fit, misfit
@@ -201,18 +208,18 @@ class OwnCombiner(CombinerAggregator):
         if given.result is not None:
             return checked_array(given.result)
         if len(self.fields) > 1 or type(given).finish is not CombinerAggregator.finish:
-            raise DefinitionError(f'{self.of}: say of what type its finish is, such as result = "double"')
+            raise MissingPart(f'{self.of}: say of what type its finish is, such as result = "double"')
         return None
 
     def _check_whole(self) -> None:
         given, base = type(self.given), CombinerAggregator
         for name in ("init", "combine"):
             if getattr(given, name) is getattr(base, name) and (name != "init" or given.init_of is base.init_of):
-                raise DefinitionError(f"{self.of} defines no {name}; it has a partial of its own, so it needs one")
+                raise MissingPart(f"{self.of} defines no {name}; it has a partial of its own, so it needs one")
         try:
             self.zero()
         except BadRecord as error:
-            raise DefinitionError(str(error)) from error
+            raise BrokenCombiner(error.text) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +249,6 @@ class ByPython(RowMerge):
         return type not in FLOATING_TYPES
 
     def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
-        raise TerminalError(
+        raise CannotAsk(
             f"{self} is Python of the job, which PostgreSQL cannot run: ask the state as it is, or its changes"
         )

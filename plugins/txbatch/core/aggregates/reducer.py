@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 
-from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
+from txbatch.core.errors import BadFunction, BadResult, MissingPart, TxbatchError
 from txbatch.core.records.comparing import key_of
 from txbatch.core.records.fields import checked_type
 from txbatch.core.records.python_types import misfit
@@ -28,17 +28,17 @@ class ReducerAggregator:
 
     def init(self) -> Any:
         """Return the value of no records, anew each time it is asked."""
-        raise DefinitionError(f"{type(self).__name__} defines no init")
+        raise MissingPart(f"{type(self).__name__} defines no init")
 
     def reduce(self, value: Any, record: Record) -> Any:
         """Return a value with one record more."""
-        raise DefinitionError(f"{type(self).__name__} defines no reduce")
+        raise MissingPart(f"{type(self).__name__} defines no reduce")
 
 
 def reducer_type(of: str, name: str, reducer: ReducerAggregator) -> str:
     """Return the type of what a reducer makes; DefinitionError for one that says none, or none that a field can have."""
     if reducer.result is None:
-        raise DefinitionError(
+        raise MissingPart(
             f'{of} {name}: {type(reducer).__name__} says not of what type it is; give it one, such as result = "bigint"'
         )
     return checked_type(reducer.result)
@@ -81,13 +81,15 @@ class Reducing:
                 if self.show
                 else type(error).__name__
             )
-            raise BadRecord(f"{self.of} {name}: reduce raised {told}; mend the job") from (error if self.show else None)
+            raise BadFunction(f"{self.of} {name}: reduce raised {told}; mend the job") from (
+                error if self.show else None
+            )
 
     def _checked(self, name: str, value: Any) -> Any:
         type_ = str(self.reducers[name].result)
         if why := misfit(value, type_):
             told = one_line(repr_of(value), _SHOWN_MAX) if self.show else f"a {type(value).__name__}"
-            raise BadRecord(
+            raise BadResult(
                 f"{self.of} {name}: made {told}, declared {type_}: {why}; convert it there, or declare another type"
             )
         return value

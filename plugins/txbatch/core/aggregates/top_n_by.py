@@ -8,7 +8,7 @@ from typing import Any
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.collect_set import checked_size
 from txbatch.core.aggregates.merge import Partial, Top
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import BadRecord, InvalidArgument, NameTaken
 from txbatch.core.records.fields import Field
 from txbatch.core.records.ordered_texts import BETWEEN, BETWEEN_SQL, decode, ordered_text, ordered_text_sql
 from txbatch.core.records.sql import pg_text, spark_name, spark_text
@@ -94,14 +94,14 @@ _TOO_LONG = (
 def _checked_fields(fields: object, by: object) -> tuple[str, ...]:
     names = (fields,) if isinstance(fields, str) else tuple(fields) if isinstance(fields, Sequence) else ()
     if not names or not all(isinstance(name, str) for name in names):
-        raise DefinitionError(
+        raise InvalidArgument(
             f"TopNBy of {fields!r}: give the names of the fields to keep, such as TopNBy(5, ('id', 'price'), by='price'); "
             "of one field alone TopN keeps the greatest values"
         )
     if not isinstance(by, str) or not by:
-        raise DefinitionError(
+        raise InvalidArgument(
             f"TopNBy of {', '.join(names)}: by is {by!r}; give the name of the field that is greatest"
         )
     if len(set(names)) < len(names):
-        raise DefinitionError(f"TopNBy of {', '.join(names)}: a field is named twice; name each once")
+        raise NameTaken(f"TopNBy of {', '.join(names)}: a field is named twice; name each once")
     return names

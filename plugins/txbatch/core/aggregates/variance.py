@@ -8,7 +8,7 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import PartialColumn, Sum, required
 from txbatch.core.aggregates.merge import ADD, Partial
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import InvalidArgument, OutOfRange
 from txbatch.core.records.fields import EXACT, Field, decimal_scale
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
@@ -42,7 +42,7 @@ class Variance(Sum):
         field = required(self, input)
         scale = decimal_scale(self.sum_type(field)) or 0
         if not 0 <= scale <= DIGITS_MAX:
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"{type(self).__name__} of {field.name!r}: squares would have {2 * scale} digits after the point; give a scale "
                 f"of 0 to {DIGITS_MAX}"
             )
@@ -59,7 +59,7 @@ class Variance(Sum):
             return self.zero()
         cast = Decimal(self.cast(value))
         if len(cast.as_tuple().digits) > DIGITS_MAX:
-            raise BadRecord(
+            raise OutOfRange(
                 f"field {self.input!r} is {value}: of more than {DIGITS_MAX} digits no square can be summed"
             )
         return (cast, EXACT.multiply(cast, cast), 1)

@@ -103,7 +103,7 @@ class TakenBack(Incomplete, code="TX502"):
 
 
 class DatabasesDisagree(TerminalError, code="TX503"):
-    """The ledger and a state apart are of different times: one of the two was restored or changed."""
+    """The ledger and a state apart, or a folder of files, do not belong together: one of the two was restored or changed."""
 
 
 class NotAnotherDatabase(DefinitionError, code="TX504"):

@@ -28,7 +28,7 @@ class ReadersBehind(TransientError, code="TX606"):
 
 
 class ReadByOthers(TerminalError, code="TX607"):
-    """Another topology reads the state, so the state must stay as the state is."""
+    """Another topology, or a view or function that txbatch did not make, reads the state: the state must stay as the state is."""
 
 
 class WhyMissing(DefinitionError, code="TX608"):

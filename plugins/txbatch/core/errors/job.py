@@ -77,3 +77,7 @@ class InvalidSchedule(DefinitionError, code="TX118"):
 
 class InvalidPlan(DefinitionError, code="TX119"):
     """A spout of the job planned a batch that cannot be stored or read."""
+
+
+class BrokenCombiner(DefinitionError, code="TX120"):
+    """The functions of an aggregator do not make the same value of all batches as of all records at once."""

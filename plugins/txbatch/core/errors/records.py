@@ -16,7 +16,7 @@ class SourceNotReady(TransientError, code="TX203"):
 
 
 class SourceChanged(TransientError, code="TX204"):
-    """A file has changed since the batch was planned."""
+    """The source has changed: a file since the batch was planned, or records while the batch was read."""
 
 
 class RecordsGone(TerminalError, code="TX205"):

@@ -47,6 +47,10 @@ class StagingUnreadable(TransientError, code="TX811"):
     """The staging area cannot be read or written."""
 
 
+class UnsafeStaging(TerminalError, code="TX815"):
+    """The staging area holds a symbolic link, which may lead out of the staging area."""
+
+
 class UsageError(TerminalError, code="TX901"):
     """Options or arguments of a command do not go together, or a value is not valid."""
 

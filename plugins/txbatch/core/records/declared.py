@@ -10,7 +10,7 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidFunction, WrongType
 from txbatch.core.records.sql import spark_name
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def values_of(record: Any, names: Sequence[str]) -> tuple[Any, ...]:
     if (own := getattr(type(record), "__dataclass_fields__", None)) is None:
         return (record,)
     if own.keys() != set(names):
-        raise DefinitionError(
+        raise InvalidFunction(
             f"a {type(record).__name__} has the fields {', '.join(own)}; expected are {', '.join(names)}"
         )
     return tuple(getattr(record, name) for name in names)
@@ -84,7 +84,7 @@ def _annotated(declared: type[Any], name: str) -> str:
     try:
         hint = get_type_hints(declared, include_extras=True)[name]
     except Exception as error:
-        raise DefinitionError(
+        raise WrongType(
             f"dataclass {declared.__name__}: field {name!r} has a type that is not there: {error}"
         ) from error
     given = _without_none(hint)
@@ -98,7 +98,7 @@ def _annotated(declared: type[Any], name: str) -> str:
         return _OF_PYTHON[given]
     like = "decimal(10,2)" if given is Decimal else "string"
     told = getattr(given, "__name__", str(given))
-    raise DefinitionError(
+    raise WrongType(
         f"dataclass {declared.__name__}: field {name!r} is {told}, which does not say its type in Spark; write "
         f'Annotated[{told}, "{like}"]'
     )

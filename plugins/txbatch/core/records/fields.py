@@ -9,7 +9,14 @@ from decimal import Context
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import (
+    InvalidArgument,
+    InvalidName,
+    InvalidOption,
+    MissingPart,
+    NameTaken,
+    WrongType,
+)
 from txbatch.core.records.declared import fields_ddl
 
 if TYPE_CHECKING:
@@ -78,7 +85,7 @@ def parse_fields(declared: Fields, *, arrays: bool = False) -> tuple[Field, ...]
     (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
     """
     if not isinstance(ddl := fields_ddl(declared), str):
-        raise DefinitionError(f"fields {ddl!r} are no text; {_FORM}, or give a dataclass or a StructType")
+        raise InvalidArgument(f"fields {ddl!r} are no text; {_FORM}, or give a dataclass or a StructType")
     return _parsed(ddl, arrays)
 
 
@@ -89,18 +96,18 @@ def _parsed(ddl: str, arrays: bool) -> tuple[Field, ...]:
         match = _FIELD.match(ddl, at) or (_ARRAY_FIELD.match(ddl, at) if arrays else None)
         if not match:
             if nested := _NESTED.match(ddl, at):
-                raise DefinitionError(
+                raise WrongType(
                     f"fields {ddl!r}: {nested[1]} is a nested type, which no field can have: name the parts that "
                     "count as fields, or keep all of it as a string, by to_json"
                 )
-            raise DefinitionError(f"fields {ddl!r}: cannot read {ddl[at:].strip()!r}; {_FORM}")
+            raise InvalidArgument(f"fields {ddl!r}: cannot read {ddl[at:].strip()!r}; {_FORM}")
         quoted, plain, type_ = match.groups()
         found.append(
             Field((quoted or plain).replace("``", "`"), checked_array(type_) if arrays else checked_type(type_))
         )
         at = match.end()
     if not found:
-        raise DefinitionError(f"no fields given; {_FORM}")
+        raise MissingPart(f"no fields given; {_FORM}")
     unique((field.name for field in found), "field")
     return tuple(found)
 
@@ -112,9 +119,7 @@ def checked_type(type_: str) -> str:
     if spelled in SIMPLE_TYPES or (decimal and 0 <= int(decimal[2]) <= int(decimal[1]) <= 38 and int(decimal[1])):
         return spelled
     simple = ", ".join(sorted(SIMPLE_TYPES))
-    raise DefinitionError(
-        f"type {type_!r} is not one of {simple}, decimal(precision,scale) with a precision of at most 38"
-    )
+    raise WrongType(f"type {type_!r} is not one of {simple}, decimal(precision,scale) with a precision of at most 38")
 
 
 def checked_array(type_: str) -> str:
@@ -151,25 +156,23 @@ def unique(names: Iterable[str], what: str) -> None:
     for name in names:
         other = seen.get(name.lower())
         if other == name:
-            raise DefinitionError(f"{what} {name!r} is given twice; rename one of them")
+            raise NameTaken(f"{what} {name!r} is given twice; rename one of them")
         if other is not None:
-            raise DefinitionError(
-                f"{what} {name!r} and {other!r} differ in case alone, which Spark does not see; rename one"
-            )
+            raise NameTaken(f"{what} {name!r} and {other!r} differ in case alone, which Spark does not see; rename one")
         seen[name.lower()] = name
 
 
 def checked_name(name: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> str:
     """A name PostgreSQL can keep whole; DefinitionError when it is no text, empty, too long or holds U+0000."""
     if not isinstance(name, str):
-        raise DefinitionError(f"{what} {name!r} is not a name: it is no text")
+        raise InvalidName(f"{what} {name!r} is not a name: it is no text")
     if not name or "\0" in name:
-        raise DefinitionError(f"{what} {name!r} is not a name: it must not be empty or hold U+0000")
+        raise InvalidName(f"{what} {name!r} is not a name: it must not be empty or hold U+0000")
     if not encodable(name):
-        raise DefinitionError(f"{what} {name!r} is not a name: it cannot be written as UTF-8")
+        raise InvalidName(f"{what} {name!r} is not a name: it cannot be written as UTF-8")
     size = len(name.encode())
     if size > bytes_max:
-        raise DefinitionError(
+        raise InvalidName(
             f"{what} {name!r} has {size} bytes; PostgreSQL would cut the names made from it: use at most {bytes_max}"
         )
     return name
@@ -209,4 +212,4 @@ def encodable(text: str) -> bool:
 def check_since(since: str | None) -> None:
     """DefinitionError when what is said of since when something counts is not "now", and no nothing either (R23)."""
     if since not in (None, "now"):
-        raise DefinitionError(f'since={since!r}: write since="now", or leave it out for all history')
+        raise InvalidOption(f'since={since!r}: write since="now", or leave it out for all history')

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from decimal import DecimalException
 
-from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
+from txbatch.core.errors import BadRecord, InvalidArgument, InvalidFunction, TxbatchError
 from txbatch.core.records.fields import Field
 from txbatch.core.text import text_of
 
@@ -14,7 +14,7 @@ from txbatch.core.text import text_of
 def check_condition(of: str, condition: object) -> None:
     """DefinitionError when a condition is neither SQL nor a function of a record."""
     if not (callable(condition) or _is_sql(condition)):
-        raise DefinitionError(
+        raise InvalidFunction(
             f"{of} {condition!r} is no condition; give SQL that is true or false, or a function of a record"
         )
     check_callable(of, condition)
@@ -23,14 +23,14 @@ def check_condition(of: str, condition: object) -> None:
 def check_python(of: str, function: object) -> None:
     """DefinitionError when it is no Python function of one argument."""
     if not callable(function):
-        raise DefinitionError(f"{of} {function!r} is no function; give one of a record")
+        raise InvalidFunction(f"{of} {function!r} is no function; give one of a record")
     check_callable(of, function)
 
 
 def check_number(of: str, number: object) -> None:
     """DefinitionError when it is no whole number of at least 1."""
     if type(number) is not int or number < 1:
-        raise DefinitionError(f"{of} {number!r}: give a whole number, at least 1")
+        raise InvalidArgument(f"{of} {number!r}: give a whole number, at least 1")
 
 
 def check_function(of: str, function: object, fields: Sequence[Field] | None) -> None:
@@ -47,14 +47,14 @@ def check_function(of: str, function: object, fields: Sequence[Field] | None) ->
 def _check_expressions(of: str, function: object, fields: Sequence[Field] | None) -> None:
     listed = function if isinstance(function, list | tuple) else [function]
     if not all(map(_is_sql, listed)):
-        raise DefinitionError(
+        raise InvalidFunction(
             f"{of} {function!r} is no function; give SQL, an expression for each field, or a function of a record"
         )
     if fields is None and len(listed) != 1:
-        raise DefinitionError(f"{of}: {len(listed)} expressions; give one, which is an array")
+        raise InvalidArgument(f"{of}: {len(listed)} expressions; give one, which is an array")
     if fields is not None and len(listed) != len(fields):
         named = ", ".join(f"{field.name} {field.type}" for field in fields)
-        raise DefinitionError(f"{of}: {len(listed)} expressions for the {len(fields)} fields {named}; give one each")
+        raise InvalidArgument(f"{of}: {len(listed)} expressions for the {len(fields)} fields {named}; give one each")
 
 
 def check_callable(of: str, function: object) -> None:
@@ -68,7 +68,7 @@ def check_callable(of: str, function: object) -> None:
             signature.bind(None)
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
-        raise DefinitionError(f"{of}: {name}{signature} is called with one argument; let it take one") from None
+        raise InvalidFunction(f"{of}: {name}{signature} is called with one argument; let it take one") from None
 
 
 def _is_sql(given: object) -> bool:
@@ -91,7 +91,7 @@ def describe_error(error: Exception, *, show: bool) -> str:
     ...     describe_error(error, show=True)
     'InvalidOperation: ConversionSyntax'
     """
-    text = text_of(error)
+    text = error.text if isinstance(error, TxbatchError) else text_of(error)
     if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
         text = ", ".join(signal.__name__ for signal in error.args[0])  # as text they are Python's classes
     return f"{type(error).__name__}: {text}" if show else type(error).__name__

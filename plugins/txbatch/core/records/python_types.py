@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from numbers import Integral, Real
 from typing import Any
 
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import OutOfRange
 from txbatch.core.records.fields import (
     EXACT,
     FLOATING_TYPES,
@@ -100,5 +100,5 @@ def fitted(finished: Any, type_: str) -> Any:
         return finished
     rounded = Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
     if misfit(rounded, type_):
-        raise BadRecord(f"what it comes to is out of range for {type_}; filter such records out in the job")
+        raise OutOfRange(f"what it comes to is out of range for {type_}; filter such records out in the job")
     return rounded

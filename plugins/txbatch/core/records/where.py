@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import OutOfPlace
 from txbatch.core.records.functions import check_condition
 
 # A Spark SQL condition, or a Python predicate of a record (a dict).
@@ -33,7 +33,7 @@ def check_where(of: str, condition: object, aggregate: str) -> None:
     """
     check_condition(f"{of}: where", condition)
     if aggregate and not _is_call(aggregate):
-        raise DefinitionError(
+        raise OutOfPlace(
             f"{of}: where cannot be said of {aggregate!r}, which is more than one call of a function; filter the stream before"
         )
 

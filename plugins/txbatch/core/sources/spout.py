@@ -11,7 +11,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt, canonical_json
-from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
+from txbatch.core.errors import (
+    InvalidOption,
+    InvalidPlan,
+    PartitionUnreadable,
+    SourceCutBack,
+)
 from txbatch.core.formats import is_range
 from txbatch.core.records.sql import spark_text
 
@@ -165,12 +170,12 @@ def check_identity(stream: str, spout: Spout) -> None:
     """DefinitionError when the identity of a stream's spout is no mapping of names, or has one of ours."""
     identity, of = spout.identity, f"stream {stream!r}: the identity of {type(spout).__name__}"
     if not isinstance(identity, Mapping):
-        raise DefinitionError(f"{of} is {identity!r}; give a mapping, such as {{'root': '/data'}}")
+        raise InvalidOption(f"{of} is {identity!r}; give a mapping, such as {{'root': '/data'}}")
     for key in identity:
         if not isinstance(key, str):
-            raise DefinitionError(f"{of} has the key {key!r}, no string; name it '{key}'")
+            raise InvalidOption(f"{of} has the key {key!r}, no string; name it '{key}'")
         if key in RESERVED_IDENTITY:
-            raise DefinitionError(f"{of} has the key {key!r}, which is reserved; leave it out or rename it")
+            raise InvalidOption(f"{of} has the key {key!r}, which is reserved; leave it out or rename it")
 
 
 def how_it_reads(spout: Spout) -> str:
@@ -293,7 +298,7 @@ class PartitionedCoordinator(BatchCoordinator):
             except PartitionUnreadable as error:
                 if self.spout.kind is not SpoutKind.OPAQUE:
                     raise
-                unreadable[partition] = str(error)
+                unreadable[partition] = error.text
                 continue
             if range_ is None:
                 del left[partition]
@@ -320,20 +325,20 @@ class PartitionedCoordinator(BatchCoordinator):
         """Return the partitions' names. DefinitionError for no list, or a name that is no string, empty, too long or repeated."""
         named = self.spout.partitions_to_ask(self.offsets)
         if isinstance(named, str) or not isinstance(named, Iterable):
-            raise DefinitionError(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
+            raise InvalidPlan(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
         names, seen = list(named), set[str]()
         for name in names:
             of = f"{type(self.spout).__name__}: partition {name!r}"
             if not isinstance(name, str):
-                raise DefinitionError(f"{of} is no string; name it '{name}'")
+                raise InvalidPlan(f"{of} is no string; name it '{name}'")
             if not name:
-                raise DefinitionError(f"{of} has no name; give it one, even where it is the only partition")
+                raise InvalidPlan(f"{of} has no name; give it one, even where it is the only partition")
             if (size := len(name.encode(errors="surrogatepass"))) > PARTITION_BYTES_MAX:
                 cut = f"{type(self.spout).__name__}: partition {name[:80]!r}..."
                 most = f"the ledger's index takes at most {PARTITION_BYTES_MAX:,}"
-                raise DefinitionError(f"{cut} has a name of {size:,} bytes; {most}")
+                raise InvalidPlan(f"{cut} has a name of {size:,} bytes; {most}")
             if name in seen:
-                raise DefinitionError(f"{of} is named twice; each partition is read once, by its name")
+                raise InvalidPlan(f"{of} is named twice; each partition is read once, by its name")
             seen.add(name)
         return names
 
@@ -355,22 +360,20 @@ def _check_range(of: str, range_: Any, last: Metadata | None) -> None:
     (DefinitionError), and one whose offsets went backwards (TerminalError).
     """
     if not is_range(range_):
-        raise DefinitionError(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")
+        raise InvalidPlan(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")
     start, end = range_["start"], range_["end"]
     if last is not None and start != last["end"] and canonical_json(start) != canonical_json(last["end"]):
-        raise DefinitionError(
+        raise InvalidPlan(
             f"{of} was planned from {start}, but {last['end']} is next; records between them would be lost or counted twice"
         )
     if isinstance(start, int | float) and isinstance(end, int | float) and end < start:
-        raise TerminalError(
+        raise SourceCutBack(
             f"{of} went backwards: its records end at {end}, those from {start} are next; the source was cut off or made "
             "anew: restore it, or read it with a new topology"
         )
     records = range_.get("records", 0)
     if type(records) is not int or records < 0:
-        raise DefinitionError(
-            f"{of} was planned with {records!r} records; say how many as an int, or leave 'records' out"
-        )
+        raise InvalidPlan(f"{of} was planned with {records!r} records; say how many as an int, or leave 'records' out")
 
 
 def union(frames: Mapping[str, DataFrame]) -> DataFrame:

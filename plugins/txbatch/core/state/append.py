@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import Max
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, InvalidRetention, OutOfPlace
 from txbatch.core.records.fields import Field, unique
 from txbatch.core.state.checks import check_files
 from txbatch.core.state.files import Files
@@ -42,7 +42,7 @@ class AppendState(OpaqueState):
     ) -> None:
         super().__init__(name, contributions=contributions, database=database)
         if prune and not self.contributions:
-            raise DefinitionError(
+            raise InvalidRetention(
                 f"state {name!r} keeps no contributions, by which retention knows what to prune: leave prune out, or keep them"
             )
         self.prune = prune
@@ -62,13 +62,13 @@ def values_of(fields: Sequence[Field]) -> Mapping[str, CombinerAggregator]:
 def check_appends(state: Any) -> None:
     """DefinitionError for what takes no records."""
     if not isinstance(state, AppendState):
-        raise DefinitionError(f"{state!r} takes no records; persist them to a state such as AppendState('name')")
+        raise InvalidArgument(f"{state!r} takes no records; persist them to a state such as AppendState('name')")
 
 
 def check_aggregates(state: Any) -> None:
     """DefinitionError for a state that takes records, and no aggregates."""
     if isinstance(state, AppendState):
-        raise DefinitionError(
+        raise OutOfPlace(
             f"state {state.name!r} is an AppendState, which keeps records as they are: persist a stream to it, or aggregate "
             "into an OpaqueState"
         )

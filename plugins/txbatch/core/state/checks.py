@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, NameTaken, NotAnotherDatabase, OutOfPlace
 from txbatch.core.records.fields import checked_name
 from txbatch.core.state.files import Files
 from txbatch.core.state.new_values import NewValuesTable
@@ -23,13 +23,13 @@ def checked_table(state: State, table: str) -> NewValuesTable:
     of = f"state {state.name!r}: new_values_into({table!r})"
     schema, dot, name = str(table).partition(".")
     if not dot or "." in name:
-        raise DefinitionError(
+        raise InvalidArgument(
             f"{of} names no table; write its schema and its name, such as 'audit.{state.name}_changes'"
         )
     if schema.startswith(_OURS):
-        raise DefinitionError(f"{of}: the schema {schema!r} is the ledger's or the server's; name one of your own")
+        raise NameTaken(f"{of}: the schema {schema!r} is the ledger's or the server's; name one of your own")
     if state.database is not None:
-        raise DefinitionError(f"{of}: the state is kept apart, in {state.database!r}, which is committed by itself")
+        raise NotAnotherDatabase(f"{of}: the state is kept apart, in {state.database!r}, which is committed by itself")
     return NewValuesTable(checked_name(schema, "schema"), checked_name(name, "table"))
 
 
@@ -40,7 +40,7 @@ def check_tables(states: Iterable[State]) -> None:
         if state.new_values is not None:
             other = taken.setdefault(state.new_values, state.name)
             if other != state.name:
-                raise DefinitionError(
+                raise NameTaken(
                     f"states {other!r} and {state.name!r} write their new values into one table, {state.new_values}; name two"
                 )
 
@@ -49,11 +49,13 @@ def check_files(state: State, files: Files, *, pruned: bool) -> Files:
     """Return the files of a state; DefinitionError where a batch that has to be written again may be there no more."""
     of = f"state {state.name!r}: files={files!r}"
     if not hasattr(files, "write"):
-        raise DefinitionError(f"{of} is no place for files; give ParquetFiles('/lake/{state.name}')")
+        raise InvalidArgument(f"{of} is no place for files; give ParquetFiles('/lake/{state.name}')")
     if state.database is not None:
-        raise DefinitionError(f"{of}: the state is kept apart, in {state.database!r}, and files are written from here")
+        raise NotAnotherDatabase(
+            f"{of}: the state is kept apart, in {state.database!r}, and files are written from here"
+        )
     if pruned or not state.contributions:
-        raise DefinitionError(
+        raise OutOfPlace(
             f"{of}: a batch is written again after a restate or a rebuild, which need its rows and contributions; keep both"
         )
     return files
@@ -66,6 +68,6 @@ def check_folders(states: Iterable[State]) -> None:
         if state.files is not None:
             other = taken.setdefault(state.files.folder, state.name)
             if other != state.name:
-                raise DefinitionError(
+                raise NameTaken(
                     f"states {other!r} and {state.name!r} write their files into one folder, {state.files.folder}; name two"
                 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidRetention
 
 DAYS_MAX = 36_500
 FOR_EVER = "for ever"
@@ -25,11 +25,11 @@ class Keep:
 
     def __post_init__(self) -> None:
         if (self.txids is None) == (self.days is None):
-            raise DefinitionError("retention keeps a number of txids or of days: say one of both")
+            raise InvalidRetention("retention keeps a number of txids or of days: say one of both")
         if self.txids is not None and (type(self.txids) is not int or self.txids < 1):
-            raise DefinitionError(f"Keep(txids={self.txids!r}): at least one txid is kept, a whole number")
+            raise InvalidRetention(f"Keep(txids={self.txids!r}): at least one txid is kept, a whole number")
         if self.days is not None and (type(self.days) not in (int, float) or not 0 < self.days <= DAYS_MAX):
-            raise DefinitionError(f"Keep(days={self.days!r}): more than 0 and at most {DAYS_MAX:,} days are kept")
+            raise InvalidRetention(f"Keep(days={self.days!r}): more than 0 and at most {DAYS_MAX:,} days are kept")
 
     def __str__(self) -> str:
         number, what = (self.txids, "txid") if self.days is None else (self.days, "day")

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregates.merge import Partial
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidName, NameTaken, NotAnotherDatabase
 from txbatch.core.records.fields import check_since, checked_name, fitted_name, free_name
 from txbatch.core.state.new_values import NewValuesTable
 from txbatch.core.windows.window import micros
@@ -85,13 +85,15 @@ class State:
         self.was, self.since = was, since
         self.name = checked_name(name, "state", STATE_NAME_BYTES_MAX)
         if name in REPORTS:
-            raise DefinitionError(f"state {name!r}: report.{name} is a report of the ledger; name it otherwise")
+            raise NameTaken(f"state {name!r}: report.{name} is a report of the ledger; name it otherwise")
         if database is not None and not _DATABASE.fullmatch(database):
-            raise DefinitionError(
+            raise InvalidName(
                 f"state {name!r}: database {database!r} is not a name such as 'warehouse': small letters, digits, '_'"
             )
         if database is not None and contributions:
-            raise DefinitionError(f"state {name!r} is kept apart, in {database!r}: it cannot have contributions there")
+            raise NotAnotherDatabase(
+                f"state {name!r} is kept apart, in {database!r}: it cannot have contributions there"
+            )
         self.contributions = database is None if contributions is None else contributions
         self.database = database
         if keep_windows is not None:
@@ -128,7 +130,7 @@ def check_reports(states: Sequence[State]) -> None:
     for state in (state for state in states if state.contributions):
         of = {changes_name(state.name): "each batch changed in", versions_name(state.name): "each version counts in"}
         for taken in names & of.keys():
-            raise DefinitionError(
+            raise NameTaken(
                 f"state {taken!r}: report.{taken} is what {of[taken]} state {state.name!r}; name it otherwise"
             )
 

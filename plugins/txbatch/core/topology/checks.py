@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.reducer import ReducerAggregator
-from txbatch.core.errors import DefinitionError, NotExactlyOnce
+from txbatch.core.errors import (
+    InvalidArgument,
+    InvalidFunction,
+    MissingPart,
+    NameTaken,
+    NotExactlyOnce,
+    OutOfPlace,
+)
 from txbatch.core.records.fields import checked_name, unique
 from txbatch.core.records.functions import check_condition
 from txbatch.core.records.where import check_where
@@ -37,25 +44,25 @@ def check_aggregate(aggregate: PersistentAggregate) -> PersistentAggregate:
     """
     state = aggregate.state
     if not isinstance(state, State):
-        raise DefinitionError(f"{state!r} takes no updates; aggregate into a state, such as OpaqueState('name')")
+        raise InvalidArgument(f"{state!r} takes no updates; aggregate into a state, such as OpaqueState('name')")
     if not aggregate.stream.roots:
-        raise DefinitionError(
+        raise OutOfPlace(
             f"state {state.name!r}: query stream {aggregate.stream.name!r} has questions, which are no batch and count nowhere; "
             "aggregate a stream of a spout"
         )
     check_guarantee(aggregate.stream, state, aggregate.guarantee)
     _check_aggregators(aggregate)
     if not (aggregate.remove is None or isinstance(aggregate.remove, str) or callable(aggregate.remove)):
-        raise DefinitionError(f"state {state.name!r}: remove is {aggregate.remove!r}; give a condition, as for filter")
+        raise InvalidFunction(f"state {state.name!r}: remove is {aggregate.remove!r}; give a condition, as for filter")
     if aggregate.remove is not None:
         check_condition(f"state {state.name!r}: remove", aggregate.remove)
     if aggregate.removable and aggregate.sessions:
-        raise DefinitionError(
+        raise OutOfPlace(
             f"state {state.name!r}: remove takes a key away, and records before and after it may be of one session; filter them "
             "out, or count by other keys"
         )
     if aggregate.removable and not aggregate.keys:
-        raise DefinitionError(f"state {state.name!r}: remove needs a key to remove; group_by one first")
+        raise MissingPart(f"state {state.name!r}: remove needs a key to remove; group_by one first")
     _check_columns(aggregate)
     check_keeps_windows(aggregate)
     return aggregate
@@ -64,7 +71,7 @@ def check_aggregate(aggregate: PersistentAggregate) -> PersistentAggregate:
 def check_guarantee(stream: Node, state: State, guarantee: str) -> None:
     """The guarantee matrix (R11)."""
     if guarantee not in ("exactly_once", "at_least_once"):
-        raise DefinitionError(f"guarantee {guarantee!r} is neither 'exactly_once' nor 'at_least_once'")
+        raise InvalidArgument(f"guarantee {guarantee!r} is neither 'exactly_once' nor 'at_least_once'")
     if guarantee == "exactly_once" and (stream.kind, state.kind) not in EXACTLY_ONCE:
         raise NotExactlyOnce(
             f"state {state.name!r}: {_article(stream.kind)} {stream.kind} spout with {state.kind} state is not exactly-once; "
@@ -79,16 +86,16 @@ def _article(word: str) -> str:
 def _check_aggregators(aggregate: PersistentAggregate) -> None:
     name = aggregate.state.name
     if not aggregate.aggregates:
-        raise DefinitionError(f"state {name!r}: give at least one aggregate, such as count=Count()")
+        raise MissingPart(f"state {name!r}: give at least one aggregate, such as count=Count()")
     given: Mapping[str, object] = aggregate.aggregates
     for value, aggregator in given.items():
         if isinstance(aggregator, ReducerAggregator):
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"state {name!r}: {value} is a ReducerAggregator, which says not how what two batches made is combined; give a "
                 "CombinerAggregator, or aggregate within the batch"
             )
         if not isinstance(aggregator, CombinerAggregator):
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"state {name!r}: {value} is {aggregator!r}; give an aggregator, such as {value}=Count()"
             )
     for column in aggregate.columns:
@@ -110,5 +117,5 @@ def _check_columns(aggregate: PersistentAggregate) -> None:
     reported += [*aggregate.window_end(dict.fromkeys(keys, ""))]
     names = [*keys, *values, *previous, *marks, *reported]
     for name in filter(RESERVED_COLUMNS.__contains__, names):
-        raise DefinitionError(f"column {name!r} of state {aggregate.state.name!r} is reserved; rename it")
+        raise NameTaken(f"column {name!r} of state {aggregate.state.name!r} is reserved; rename it")
     unique(names, "column")

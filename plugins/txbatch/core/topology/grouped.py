@@ -9,7 +9,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.python_combiner import own_combiners
 from txbatch.core.aggregates.reducer import ReducerAggregator, reducer_type
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import MissingPart, OutOfPlace
 from txbatch.core.records.fields import Field
 from txbatch.core.records.functions import check_number
 from txbatch.core.records.where import Condition
@@ -77,7 +77,7 @@ class GroupedStream(Generic[Grouped]):
         if not reducers:
             return self._aggregate("aggregate", combiners, partitions=False)
         if combiners:
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"{self.stream.of('aggregate')}: {next(iter(reducers))} is a ReducerAggregator, {next(iter(combiners))} is none; "
                 "aggregate them one by one, and join what comes out"
             )
@@ -89,7 +89,7 @@ class GroupedStream(Generic[Grouped]):
         DefinitionError also behind what knows no partition any more, such as a join.
         """
         if before := parted(self.stream.node):
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"{self.stream.of('partition_aggregate')} comes behind {_called(before)}, where nobody knows the spout's "
                 "partition any more; put it before, or aggregate the batch"
             )
@@ -124,7 +124,7 @@ class GroupedStream(Generic[Grouped]):
     def _aggregate(self, name: str, aggregates: Mapping[str, CombinerAggregator], *, partitions: bool) -> Grouped:
         node = self._per_batch(name)
         if not aggregates:
-            raise DefinitionError(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
+            raise MissingPart(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
         own = own_combiners(aggregates, show=self.stream.node.show_records)
         made = (batch_value(node, value, aggregator) for value, aggregator in own.items())
         fields = (*self.keys, *(Field(value.name, value.type) for value in made))
@@ -144,7 +144,7 @@ class GroupedStream(Generic[Grouped]):
     def _per_batch(self, name: str) -> Node:
         """Return the node of the records; DefinitionError for sessions, which are more than what is in one batch of them."""
         if sessions_of(self.stream.node, self.keys):
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"{self.stream.of(name)}: a session may go on in the next batch; count it by persistent_aggregate, and read its "
                 "report, or by another topology"
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.aggregates.aggregator import Count
 from txbatch.core.batch.transaction import Batch, Interval, Metadata
-from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.core.errors import InvalidRetention, WindowsGone
 from txbatch.core.records.time_buckets import Cut, Days, Instants, LocalDates, Months, time_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.watermarked import watermarks
@@ -142,21 +142,21 @@ def check_keeps_windows(aggregate: PersistentAggregate) -> None:
         return
     of = f"state {state.name!r}: keep_windows={lasting(state.keep_windows)!r}"
     if aggregate.window is None:
-        raise DefinitionError(
+        raise InvalidRetention(
             f"{of} is of windows, and it is grouped by none: group_by(window(...)) or session_window(...)"
         )
     says = watermarks(aggregate.stream).values()
     if not says:
-        raise DefinitionError(
+        raise InvalidRetention(
             f"{of}: none of its windows closes, as its stream has no watermark; say with_watermark(..., late='drop') before it"
         )
     if aggregate.late == MERGE and not all(each.planned for each in says):
-        raise DefinitionError(
+        raise InvalidRetention(
             f"{of}: a late record would begin a window anew that has left, as late='merge' counts it; say "
             "with_watermark(..., late='drop'), or late='side', which keeps late records as rows"
         )
     if not state.contributions:
-        raise DefinitionError(
+        raise InvalidRetention(
             f"{of}: without contributions nobody knows what is folded, and what may still be counted again; keep them, or delete "
             "rows that are old yourself"
         )
@@ -166,7 +166,7 @@ def check_folds(topology: str, aggregates: Iterable[PersistentAggregate], keep: 
     """DefinitionError where windows are to leave, and nothing of what they are made of is folded."""
     for state in (each.state for each in aggregates):
         if state.keep_windows is not None and keep is None:
-            raise DefinitionError(
+            raise InvalidRetention(
                 f"state {state.name!r}: keep_windows={lasting(state.keep_windows)!r}, but its topology keeps all batches for "
                 f"restates, and so their windows: say Topology({topology!r}, keep=Keep(days=90)) as well"
             )
@@ -175,7 +175,7 @@ def check_folds(topology: str, aggregates: Iterable[PersistentAggregate], keep: 
 def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
     """TerminalError where a batch that is to be counted again may count in windows that have left a state."""
     for gone in _gone(asked.plan, left):
-        raise TerminalError(
+        raise WindowsGone(
             f"{asked.topology}: txid {asked.txid} may count in windows that are gone: {gone}, and were planned "
             f'later than it; count its records as new ones, or all again: `txbatch rebuild {asked.topology} --why "..."`'
         )
@@ -184,7 +184,7 @@ def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
 def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, left: Mapping[str, Left]) -> None:
     """TerminalError where an interval that comes after later ones may count in windows that have left a state."""
     for gone in _gone(plan, left):
-        raise TerminalError(
+        raise WindowsGone(
             f"{topology}: interval {interval} may count in windows that are gone: {gone}; count all again, "
             f'`txbatch rebuild {topology} --why "..."`, which brings them back, and run it before the next `txbatch gc`'
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.errors import InvalidWindow, SourceChanged
 from txbatch.core.records.fields import fitted_name
 from txbatch.core.state.append import ROW_KEYS, AppendState, values_of
 from txbatch.core.topology.checks import check_aggregate
@@ -45,7 +45,7 @@ def kept_aside(aggregate: PersistentAggregate) -> list[PersistentAggregate]:
 def _check_window(aggregate: PersistentAggregate) -> None:
     of = f"state {aggregate.state.name!r}"
     if aggregate.window is None and windows(aggregate.stream) and (late := policy(of, aggregate.stream)) != MERGE:
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: late={late!r} leaves records out by their window, which is no key here; group by the window last, or say "
             "late='merge'"
         )
@@ -58,7 +58,7 @@ def check_kept_aside(
     for aside in (each.state for each in aggregates if isinstance(each.state, LateState)):
         kept, late = staged[aside.name].kept, staged[aside.of.state.name].late
         if kept != late:
-            raise TransientError(
+            raise SourceChanged(
                 f"{topology}: of state {aside.of.state.name!r} {late} records were late, and {kept} were kept aside; the source "
                 "changed meanwhile: emit again"
             )

@@ -9,7 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import (
+    BadKey,
+    InvalidArgument,
+    MissingPart,
+    UnknownField,
+    WrongType,
+)
 from txbatch.core.records.declared import fields_ddl, given_values
 from txbatch.core.records.fields import Field, checked_name, parse_fields
 from txbatch.core.text import RECORD_MAX, one_line
@@ -105,7 +111,7 @@ def _field(of: LiveState | StaticState, name: str) -> Field:
     for candidate in of.fields:
         if candidate.name == name:
             return candidate
-    raise DefinitionError(f"{of} has no field {name!r}; it has {', '.join(field.name for field in of.fields)}")
+    raise UnknownField(f"{of} has no field {name!r}; it has {', '.join(field.name for field in of.fields)}")
 
 
 def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]:
@@ -113,7 +119,7 @@ def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]
     names, rows = [field.name for field in parse_fields(fields)], list[tuple[Any, ...]]()
     for number, row in enumerate(given, 1):
         if (values := given_values(row, names)) is None:
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"static state {name!r}: row {number}, {one_line(repr(row), RECORD_MAX)}, has not the fields {fields!r}; give a "
                 "tuple or list of values in their order, or a dict by their names"
             )
@@ -136,11 +142,11 @@ class StateQuery:
 
     def __post_init__(self) -> None:
         if not self.keys:
-            raise DefinitionError(f"{self.state}: state_query needs at least one key")
+            raise MissingPart(f"{self.state}: state_query needs at least one key")
         for key in self.keys:
             there = self.state.field(key.name)
             if there != key:
-                raise DefinitionError(
+                raise WrongType(
                     f"{self.state}: key {key.name!r} is a {there.type} there and a {key.type} in the stream; cast one of them"
                 )
 
@@ -157,11 +163,11 @@ class StateQuery:
         """True if each record comes out once."""
         return self.how is How.LEFT and not self.many
 
-    def twice(self, key: str = "") -> BadRecord:
+    def twice(self, key: str = "") -> BadKey:
         """Return the error of a key that has several rows where one was promised; `key` is what may be shown of it."""
         keys = ", ".join(each.name for each in self.keys)
         told = f" ({key})" if key else ""
-        return BadRecord(
+        return BadKey(
             f"{self.state} has two rows with one {keys}{told}; a key has one, unless the look-up says many=True"
         )
 
@@ -169,5 +175,5 @@ class StateQuery:
 def checked_how(how: str, what: str) -> How:
     """Return how a look-up treats a record without a match; DefinitionError for what is neither inner nor left."""
     if how not in (How.LEFT, How.INNER):
-        raise DefinitionError(f"{what}: how={how!r} is neither 'left', by which every record stays, nor 'inner'")
+        raise InvalidArgument(f"{what}: how={how!r} is neither 'left', by which every record stays, nor 'inner'")
     return How(how)

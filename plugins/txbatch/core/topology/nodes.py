@@ -15,7 +15,7 @@ from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.reducer import ReducerAggregator, Reducing
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidArgument, OutOfPlace, UnknownField
 from txbatch.core.records.fields import Field
 from txbatch.core.records.where import Condition as Condition
 from txbatch.core.records.where import check_where
@@ -56,7 +56,7 @@ class Records(ABC):
             if candidate.name == name:
                 return candidate
         known = ", ".join(candidate.name for candidate in self.fields)
-        raise DefinitionError(f"stream {self.name!r} has no field {name!r} here; it has {known}")
+        raise UnknownField(f"stream {self.name!r} has no field {name!r} here; it has {known}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,13 +247,11 @@ def batch_value(records: Records, name: str, aggregator: CombinerAggregator | Re
     """Return what an aggregator makes of records; DefinitionError when it cannot, or not within a batch."""
     of = f"stream {records.name!r}: aggregate {name}"
     if isinstance(aggregator, ReducerAggregator):
-        raise DefinitionError(f"{of} is a ReducerAggregator, which aggregate takes alone; give a CombinerAggregator")
+        raise OutOfPlace(f"{of} is a ReducerAggregator, which aggregate takes alone; give a CombinerAggregator")
     if not isinstance(aggregator, CombinerAggregator):
-        raise DefinitionError(f"{of} is {aggregator!r}; give an aggregator, such as {name}=Count()")
+        raise InvalidArgument(f"{of} is {aggregator!r}; give an aggregator, such as {name}=Count()")
     if aggregator.was or aggregator.since:
-        raise DefinitionError(
-            f"{of}: was and since are of a state's values; this value is of one batch: leave them out"
-        )
+        raise OutOfPlace(f"{of}: was and since are of a state's values; this value is of one batch: leave them out")
     partials = aggregator.columns_of(records.field)
     for column in partials if aggregator.where is not None else ():
         check_where(of, aggregator.where, column.aggregate)

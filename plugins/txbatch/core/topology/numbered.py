@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import NameTaken, OutOfPlace
 from txbatch.core.records.fields import Field, checked_name
 from txbatch.core.topology.nodes import Node, Numbered, Source, Watermarked
 from txbatch.core.topology.walks import on_the_way
@@ -21,11 +21,11 @@ def numbered(node: Node, name: str) -> Numbered:
     of = f"stream {node.name!r}: numbered({name!r})"
     checked_name(name, f"{of}: field")
     if not isinstance(node.before if isinstance(node, Watermarked) else node, Source):
-        raise DefinitionError(
+        raise OutOfPlace(
             f"{of}: it comes first, before any operation but a watermark: it counts records as they are read"
         )
     if name.lower() in {field.name.lower() for field in node.fields}:
-        raise DefinitionError(f"{of}: there is a field {name!r} already; give the number another name")
+        raise NameTaken(f"{of}: there is a field {name!r} already; give the number another name")
     return Numbered(node.name, (*node.fields, Field(name, "bigint")), node)
 
 
@@ -33,7 +33,7 @@ def streams_of(topology: str, nodes: Iterable[Node], max_pending: int) -> frozen
     """Return the streams whose records have numbers; DefinitionError where batches may be planned before those ahead are read."""
     found = frozenset(each.name for node in nodes for each in on_the_way(node) if isinstance(each, Numbered))
     if found and max_pending > 1:
-        raise DefinitionError(
+        raise OutOfPlace(
             f"topology {topology!r}: max_pending={max_pending}, and stream {min(found)!r} is numbered: a batch is planned once "
             "all before it are committed, which say from which number on its records are; leave max_pending out"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.aggregates.counting import Histogram
 from txbatch.core.aggregates.merge import ADD, GREATEST, Merger, Partial, RowMerge
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import OutOfPlace
 from txbatch.core.records.fields import Field
 from txbatch.core.records.where import Condition
 from txbatch.core.state.checks import checked_table
@@ -84,7 +84,7 @@ class PersistentAggregate:
         `<value>_after`, and the txid. The table is made where it is not there. DefinitionError for one that is the ledger's.
         """
         if self.sessions:
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"state {self.state.name!r}: new_values_into({table!r}): a commit writes pieces of sessions, which come together "
                 f"where they are read; read report.changes_{self.state.name}"
             )

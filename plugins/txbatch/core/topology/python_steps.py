@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import BadResult
 from txbatch.core.records.declared import values_of
 from txbatch.core.text import one_line, repr_of
 from txbatch.core.topology.nodes import Arguments, Each, Failed, Filter, FlatMap, Join, Map, Merged, Node, Peek, Source
@@ -72,7 +72,7 @@ def as_row(value: Any, names: Sequence[str]) -> Row:
     values = values_of(value, names)
     if len(values) != len(names):
         told = one_line(repr_of(value), _SHOWN_MAX)
-        raise BadRecord(f"a function returned {told}; expected a tuple of {len(names)} values")
+        raise BadResult(f"a function returned {told}; expected a tuple of {len(names)} values")
     return values
 
 
@@ -98,7 +98,7 @@ def _appended(record: dict[str, Any], function: Callable[[dict[str, Any]], Any],
 def _several(made: Any) -> Iterable[Any]:
     """Return what a function returned as records; BadRecord for a text, bytes or a mapping, whose elements nobody means."""
     if isinstance(made, str | bytes | bytearray | Mapping):
-        raise BadRecord(
+        raise BadResult(
             f"a function returned {one_line(repr_of(made), _SHOWN_MAX)}; expected a list of records, also of one"
         )
     return made  # type: ignore[no-any-return]

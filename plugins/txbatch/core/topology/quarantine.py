@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import DefinitionError, QuarantineFull
+from txbatch.core.errors import InvalidArgument, MissingPart, OutOfPlace, QuarantineFull
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.functions import describe_error
 from txbatch.core.sources.spout import SpoutKind
@@ -45,7 +45,7 @@ def quarantine_name(topology: str) -> str:
 def check_limit(topology: str, limit: object) -> None:
     """DefinitionError when it is no number of records."""
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise DefinitionError(
+        raise InvalidArgument(
             f"topology {topology!r}: quarantine={limit!r}; say how many records of a batch may fail, at least 1, or leave it out"
         )
     if limit is not None:
@@ -58,13 +58,11 @@ def quarantines(of: str, on_error: str | None, function: object, limit: int | No
     They do where the topology has one, the operation is a Python function, and does not say `on_error="fail"`.
     """
     if on_error not in (None, "fail", "quarantine"):
-        raise DefinitionError(f"{of}: on_error={on_error!r} is neither 'fail' nor 'quarantine'")
+        raise InvalidArgument(f"{of}: on_error={on_error!r} is neither 'fail' nor 'quarantine'")
     if on_error == "quarantine" and limit is None:
-        raise DefinitionError(
-            f"{of}: on_error='quarantine', and the topology has none; say Topology(..., quarantine=1000)"
-        )
+        raise MissingPart(f"{of}: on_error='quarantine', and the topology has none; say Topology(..., quarantine=1000)")
     if on_error == "quarantine" and not callable(function):
-        raise DefinitionError(
+        raise OutOfPlace(
             f"{of} {function!r}: an expression of Spark SQL fails the whole batch; write a Python function to quarantine records"
         )
     return limit is not None and on_error != "fail" and callable(function)

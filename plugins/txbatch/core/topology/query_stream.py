@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, InvalidArgument, NeedsSpark, OutOfPlace, UnknownField, WrongType
 from txbatch.core.records.fields import Field, unique
 from txbatch.core.topology.look_up import How, LiveState, StaticState
 from txbatch.core.topology.nodes import (
@@ -47,7 +47,7 @@ class QueryStream(Stream):
         """Return the stream after one more step, which makes the answer from now on; DefinitionError for one that needs Spark."""
         for operation, given in _computed_by(step):
             if isinstance(step, Transform) or not callable(given):
-                raise DefinitionError(
+                raise NeedsSpark(
                     f"{self.of(operation)} {given!r} needs Spark, and a question is answered without: give a Python function of "
                     "a record"
                 )
@@ -62,11 +62,11 @@ class QueryStream(Stream):
         """DefinitionError for a state whose rows are not given in the job: no question has them."""
         of = f"{self.of('state_query')}: {state}"
         if isinstance(state, LiveState):
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"{of} is looked up as of the txid of a batch, and a question is of none; give what persistent_aggregate returned"
             )
         if state.needs_spark:
-            raise DefinitionError(f"{of} is read by Spark, and a question is answered without: give its rows")
+            raise NeedsSpark(f"{of} is read by Spark, and a question is answered without: give its rows")
 
     def of(self, operation: str) -> str:
         """Return an operation with its query stream, as errors name it."""
@@ -82,16 +82,16 @@ class QueryStream(Stream):
         """
         of = f"{self.of('state_query')}: state {state.state.name!r}"
         if not any(each is state for each in self.topology.aggregates):
-            raise DefinitionError(f"{of} is not of this topology; give what persistent_aggregate returned")
+            raise OutOfPlace(f"{of} is not of this topology; give what persistent_aggregate returned")
         _check_keys(of, keys, state.keys)
         for key in state.keys:
             if (mine := self.field(key.name)).type != key.type:
-                raise DefinitionError(
+                raise WrongType(
                     f"{of}: key {key.name!r} is a {key.type} there and a {mine.type} here; convert it by map"
                 )
         for other in (step.aggregate.state for step in self.steps if isinstance(step, LiveLookup)):
             if other.database != state.state.database:
-                raise DefinitionError(
+                raise OutOfPlace(
                     f"{of} is in another database than state {other.name!r}, and no snapshot is of both: ask them by two queries"
                 )
         values = _values(of, state, fields)
@@ -141,9 +141,9 @@ def _check_keys(of: str, given: Sequence[str], keys: Sequence[Field]) -> None:
     unique(given, "key")
     told = ", ".join(f"{key.name} {key.type}" for key in keys)
     if given and not keys:
-        raise DefinitionError(f"{of} is one global value and has no key; look it up without {', '.join(given)}")
+        raise InvalidArgument(f"{of} is one global value and has no key; look it up without {', '.join(given)}")
     if {*given} != {key.name for key in keys}:
-        raise DefinitionError(f"{of} has the key {told}; name these fields, not {', '.join(given) or 'none'}")
+        raise InvalidArgument(f"{of} has the key {told}; name these fields, not {', '.join(given) or 'none'}")
 
 
 def _values(of: str, state: PersistentAggregate, names: Sequence[str] | None) -> tuple[Field, ...]:
@@ -151,7 +151,7 @@ def _values(of: str, state: PersistentAggregate, names: Sequence[str] | None) ->
     listed = (names,) if isinstance(names, str) else tuple(state.aggregates if names is None else names)
     for name in listed:
         if name not in state.aggregates:
-            raise DefinitionError(f"{of} has no value {name!r}; it has {', '.join(state.aggregates)}")
+            raise UnknownField(f"{of} has no value {name!r}; it has {', '.join(state.aggregates)}")
     return tuple(_value(of, state, name) for name in listed)
 
 
@@ -160,7 +160,7 @@ def _value(of: str, state: PersistentAggregate, name: str) -> Field:
     try:
         return Field(name, aggregator.result_type(state.stream.field))
     except DefinitionError as error:
-        raise DefinitionError(
+        raise WrongType(
             f"{of}: value {name!r} is a {type(aggregator).__name__}, which no field can be; name others by fields=[...], and "
             "ask this one by multi_get"
         ) from error

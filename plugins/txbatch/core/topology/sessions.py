@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Max
 from txbatch.core.aggregates.merge import Merger, Partial
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import NameTaken, OutOfPlace
 
 if TYPE_CHECKING:
     from txbatch.core.state.state import State
@@ -28,10 +28,10 @@ def with_last(
         return {**aggregates}
     end, of = sessions.end_name, f"state {state.name!r}"
     if end in aggregates:
-        raise DefinitionError(f"{of}: {end!r} is when the last record of a session was; give the value another name")
+        raise NameTaken(f"{of}: {end!r} is when the last record of a session was; give the value another name")
     for name, aggregator in aggregates.items():
         if getattr(aggregator, "partial", None) is not None:
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"{of}: {name} is {type(aggregator).__name__}, which Python combines, and PostgreSQL brings sessions together; "
                 "give an aggregator such as Count(), or count by window"
             )

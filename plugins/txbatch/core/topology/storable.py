@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from txbatch.core.aggregates.merge import Partial
-from txbatch.core.errors import REFUSED, BadRecord
+from txbatch.core.errors import REFUSED, BadKey, BadRecord, BadText
 from txbatch.core.records.fields import KEY_TEXTS, Field, array_of, encodable, key_bytes_max
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
@@ -22,7 +22,8 @@ def refused_value(aggregate: PersistentAggregate, number: int, why: str, told: s
         *(f"value {each.name!r}" for each in aggregate.partial_columns),
     ]
     value = f": {told!r}" if told and aggregate.stream.show_records else ""
-    return BadRecord(f"{names[number]} {why}{value}; {REFUSED}")
+    situation = BadText if why in (HOLDS_NUL, NO_UTF8) else BadKey
+    return situation(f"{names[number]} {why}{value}; {REFUSED}")
 
 
 def too_long(keys: Sequence[Field]) -> str:
@@ -33,7 +34,7 @@ def too_long(keys: Sequence[Field]) -> str:
 
 
 def check_storable(aggregate: PersistentAggregate, key: Sequence[Any], partial: Partial) -> None:
-    """BadRecord for a key that is too long for an index, and for a text that holds U+0000 or is none."""
+    """BadKey for a key that is too long for an index, BadText for a text that holds U+0000 or is none."""
     types = [key.type for key in aggregate.keys]
     texts = [number for number, type_ in enumerate(types) if type_ in KEY_TEXTS]
     if sum(len(_bytes(key[number])) for number in texts) > key_bytes_max(types):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.reducer import ReducerAggregator
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidFunction, InvalidWindow, MissingPart, OutOfPlace
 from txbatch.core.records.fields import Field, parse_fields, unique
 from txbatch.core.records.functions import check_callable, check_condition, check_function, check_number, check_python
 from txbatch.core.records.where import Condition
@@ -73,7 +73,7 @@ class Stream:
         if not isinstance(origin, Source):
             how = "merged" if isinstance(origin, Merged) else "joined"
             told = f"is {how} and has several spouts; ask its roots" if origin.roots else "has questions, and no spout"
-            raise DefinitionError(f"stream {self.name!r} {told}")
+            raise OutOfPlace(f"stream {self.name!r} {told}")
         return origin.spout
 
     @property
@@ -154,7 +154,7 @@ class Stream:
     def transform(self, function: Callable[[Any], Any], fields: Fields | None = None) -> Stream:
         """Apply Spark code from DataFrame to DataFrame with these fields, or those it had. It must work record by record."""
         if not callable(function):
-            raise DefinitionError(f"{self.of('transform')} {function!r} is no function; give one of a DataFrame")
+            raise InvalidFunction(f"{self.of('transform')} {function!r} is no function; give one of a DataFrame")
         check_callable(self.of("transform"), function)
         made = self.fields if fields is None else parse_fields(fields)
         return self.then(Transform(self.name, made, self.node, function))
@@ -193,7 +193,7 @@ class Stream:
     def project(self, *names: str) -> Stream:
         """Keep only the named fields."""
         if not names:
-            raise DefinitionError(f"stream {self.name!r}: project needs at least one field")
+            raise MissingPart(f"stream {self.name!r}: project needs at least one field")
         return self.then(Project(self.name, tuple(self.field(name) for name in names), self.node))
 
     def state_query(
@@ -215,9 +215,7 @@ class Stream:
         if isinstance(state, PersistentAggregate):
             return self.live_query(state, keys, fields, by)
         if isinstance(state, StaticState) and self.topology.static_states.get(state.name) is not state:
-            raise DefinitionError(
-                f"stream {self.name!r}: {state!r} is not of this topology; use new_static_state first"
-            )
+            raise OutOfPlace(f"stream {self.name!r}: {state!r} is not of this topology; use new_static_state first")
         query = StateQuery(state, tuple(self.field(key) for key in keys), fields, by, many)
         return self.then(Lookup(self.name, self.fields + query.values, self.node, query))
 
@@ -225,7 +223,7 @@ class Stream:
         self, state: PersistentAggregate, keys: Sequence[str], fields: Sequence[str] | None, how: How
     ) -> Stream:
         """Refuse, as what a state has is no batch's: every attempt would see other values."""
-        raise DefinitionError(
+        raise OutOfPlace(
             f"{self.of('state_query')}: state {state.state.name!r} changes with every batch, and an attempt would see other "
             "values than the one before; ask it by a query stream (new_query_stream), or name it as a LiveState, as of a txid"
         )
@@ -236,10 +234,10 @@ class Stream:
         That of a `session_window` is the last key: sessions of a key stand together.
         """
         if not by:
-            raise DefinitionError(f"stream {self.name!r}: group_by needs at least one field")
+            raise MissingPart(f"stream {self.name!r}: group_by needs at least one field")
         windows = [each for each in by if isinstance(each, Window | SessionWindow)]
         if len(windows) > 1:
-            raise DefinitionError(f"{self.of('group_by')}: {len(windows)} windows; group by one of them")
+            raise InvalidWindow(f"{self.of('group_by')}: {len(windows)} windows; group by one of them")
         by = tuple(sorted(by, key=lambda each: isinstance(each, SessionWindow)))
         names = [each if isinstance(each, str) else each.name for each in by]
         unique(names, "key")

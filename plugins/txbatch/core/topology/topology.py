@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import DefinitionError, UnknownName
+from txbatch.core.errors import (
+    InvalidArgument,
+    InvalidName,
+    InvalidRetention,
+    MissingPart,
+    UnknownName,
+)
 from txbatch.core.records.fields import checked_name, parse_fields, unique
 from txbatch.core.sources.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state.checks import check_folders, check_tables
@@ -37,9 +43,9 @@ def checked_topology_name(name: str) -> str:
     """A name that is a dag_id, a folder of its own and no option of a command; DefinitionError when it is none."""
     checked_name(name, "topology")
     if not _TOPOLOGY_NAME.fullmatch(name):
-        raise DefinitionError(f"topology {name!r}: a name has letters, digits, '_', '-' and '.' only, as a dag_id has")
+        raise InvalidName(f"topology {name!r}: a name has letters, digits, '_', '-' and '.' only, as a dag_id has")
     if name.startswith("-") or not name.strip("."):
-        raise DefinitionError(f"topology {name!r}: a name does not begin with '-' and is not made of dots alone")
+        raise InvalidName(f"topology {name!r}: a name does not begin with '-' and is not made of dots alone")
     return name
 
 
@@ -66,12 +72,12 @@ class Topology:
     def __post_init__(self) -> None:
         checked_topology_name(self.name)
         if type(self.max_pending) is not int or self.max_pending < 1:
-            raise DefinitionError(f"topology {self.name!r}: max_pending must be at least 1, a whole number")
+            raise InvalidArgument(f"topology {self.name!r}: max_pending must be at least 1, a whole number")
         if not isinstance(self.keep, Keep | None):
-            raise DefinitionError(f"topology {self.name!r}: keep={self.keep!r} is no policy; write keep=Keep(days=90)")
+            raise InvalidRetention(f"topology {self.name!r}: keep={self.keep!r} is no policy; write keep=Keep(days=90)")
         check_limit(self.name, self.quarantine)
         if type(self.show_records) is not bool:
-            raise DefinitionError(f"topology {self.name!r}: show_records={self.show_records!r}; write True or False")
+            raise InvalidArgument(f"topology {self.name!r}: show_records={self.show_records!r}; write True or False")
 
     def new_stream(self, name: str, spout: Spout, was: str | None = None) -> Stream:
         """A stream of the spout's batches. `was` is the name that it had, where batches were planned by that (R23)."""
@@ -204,9 +210,7 @@ class Topology:
     def check(self) -> Topology:
         """Refuse a definition that has nothing to run."""
         if not self.aggregates:
-            raise DefinitionError(
-                f"topology {self.name!r} ends in no state; end a stream with persistent_aggregate(...)"
-            )
+            raise MissingPart(f"topology {self.name!r} ends in no state; end a stream with persistent_aggregate(...)")
         check_tables(aggregate.state for aggregate in self.aggregates)
         check_folders(aggregate.state for aggregate in self.aggregates)
         check_folds(self.name, self.aggregates, self.keep)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import OutOfPlace
 from txbatch.core.records.where import Condition as Condition
 from txbatch.core.topology.look_up import StateQuery
 from txbatch.core.topology.nodes import (
@@ -132,9 +132,9 @@ def parted(node: Node) -> Node | None:
             return parted(step.before)
 
 
-def needs_ask(node: Node) -> DefinitionError:
+def needs_ask(node: Node) -> OutOfPlace:
     """Return the error of a query stream's node where batches are counted."""
-    return DefinitionError(f"query stream {node.name!r} is no stream of batches: it is answered by ask, without Spark")
+    return OutOfPlace(f"query stream {node.name!r} is no stream of batches: it is answered by ask, without Spark")
 
 
 def on_the_way(node: Node) -> Iterator[Node]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidWindow, NameTaken, OutOfPlace, WrongType
 from txbatch.core.records.fields import Field, checked_name
 from txbatch.core.topology.nodes import (
     Aggregate,
@@ -36,7 +36,7 @@ def add_watermark(node: Node, time: str, delay: str, late: str) -> Node:
     """
     of = f"stream {node.name!r}: with_watermark({time!r}, {delay!r})"
     if node.field(time).type != "timestamp":
-        raise DefinitionError(
+        raise WrongType(
             f"{of}: {time!r} is a {node.field(time).type}; a watermark is of a timestamp that the source has"
         )
     says = Watermark(time, micros(of, "delay", delay), checked_late(of, late))
@@ -59,18 +59,18 @@ def _on_sources(of: str, node: Node, place: int | None, says: Watermark) -> Node
     match node:
         case Source(name=name, fields=fields):
             if new and says.time.lower() in {field.name.lower() for field in fields}:
-                raise DefinitionError(f"{of}: {name!r} has a field {says.time!r} already; give the time another name")
+                raise NameTaken(f"{of}: {name!r} has a field {says.time!r} already; give the time another name")
             time = says.time if place is None else fields[place].name
             return Watermarked(name, fields + new, node, replace(says, time=time))
         case Merged(inputs=inputs, fields=fields):
             united = tuple(_on_sources(of, each, place, says) for each in inputs)
             return replace(node, fields=fields + new, inputs=united)
         case Watermarked(name=name):
-            raise DefinitionError(
+            raise InvalidWindow(
                 f"{of}: {name!r} has a watermark already, by with_watermark or with_processing_time; say it once"
             )
         case _:
-            raise DefinitionError(
+            raise OutOfPlace(
                 f"{of}: it comes first, before any operation: its time is that of the records as they are read"
             )
 
@@ -82,12 +82,12 @@ def check_window(of: str, node: Node, window: Timed) -> None:
     """
     times = [(source.watermark, name) for source, name in _times(node, window.time) if name is not None]
     if len({says.planned for says, _ in times}) > 1:
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: the window is by event time of one stream and by processing time of another; give both the same"
         )
     for says, name in times:
         if name != says.time:
-            raise DefinitionError(
+            raise InvalidWindow(
                 f"{of}: the window is by {name!r}, and the watermark by {says.time!r} does not say when it has ended; give both "
                 "the same time"
             )
@@ -132,7 +132,7 @@ def policy(of: str, node: Node) -> str:
     """Return what becomes of a node's late records; DefinitionError where its streams say different things."""
     policies = {says.late for says in watermarks(node).values()} or {MERGE}
     if len(policies) > 1:
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: its streams say {' and '.join(f'late={each!r}' for each in sorted(policies))}; of one state say one"
         )
     return policies.pop()
@@ -144,7 +144,7 @@ def watermarks_of(topology: str, nodes: Iterable[Node]) -> Mapping[str, Watermar
     for node in nodes:
         for stream, says in watermarks(node).items():
             if found.setdefault(stream, says) != says:
-                raise DefinitionError(
+                raise InvalidWindow(
                     f"topology {topology!r}: stream {stream!r} has two watermarks, {found[stream]} and {says}; the "
                     "ledger keeps one of a stream: give its states one"
                 )

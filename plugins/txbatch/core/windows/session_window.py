@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidWindow
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.window import Timed, lasting, micros
@@ -98,5 +98,5 @@ def session_window(time: str, gap: str, *, name: str = "session_start") -> Sessi
     named: dict[str, object] = {"time": time, "name": name}
     for what, given in named.items():
         if not isinstance(given, str) or not given:
-            raise DefinitionError(f"{of}: {what} is {given!r}; give the name of a field")
+            raise InvalidWindow(f"{of}: {what} is {given!r}; give the name of a field")
     return SessionWindow(time, name, micros(of, "gap", gap))

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidWindow
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.window import lasting
 
@@ -90,7 +90,7 @@ def _later(before: int | None, found: int) -> int | None:
 def checked_late(of: str, late: str) -> str:
     """Return what late records do; DefinitionError for what is not known."""
     if late not in (MERGE, DROP, SIDE):
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: late={late!r} is neither 'merge', by which late records count like all others, nor 'drop', nor 'side', which "
             "keeps them as rows"
         )

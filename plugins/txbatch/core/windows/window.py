@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import (
+    InvalidWindow,
+    NameTaken,
+    OutOfRange,
+    UnknownField,
+    WrongType,
+)
 from txbatch.core.records.fields import Field, fitted_name
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.time_buckets import (
@@ -99,15 +105,13 @@ class Timed:
         """DefinitionError when records of these fields cannot be grouped by it."""
         types = {field.name: field.type for field in fields}
         if self.time not in types:
-            raise DefinitionError(
-                f"{of}: a window is of {self.time!r}, which is no field here; it has {', '.join(types)}"
-            )
+            raise UnknownField(f"{of}: a window is of {self.time!r}, which is no field here; it has {', '.join(types)}")
         if types[self.time] != "timestamp":
-            raise DefinitionError(
+            raise WrongType(
                 f"{of}: a window is of {self.time!r}, a {types[self.time]}; windows are of a timestamp: make one of it by each"
             )
         if self.name.lower() in {name.lower() for name in types}:
-            raise DefinitionError(
+            raise NameTaken(
                 f"{of}: the window's start is to be the field {self.name!r}, which is there already; give it another name, "
                 'window(..., name="...")'
             )
@@ -140,7 +144,7 @@ class Window(Timed):
         try:
             return [time_of(start) for start in starts]
         except OverflowError:
-            raise BadRecord(
+            raise OutOfRange(
                 f"field {self.time!r} has a time whose window begins outside the years 1 to 9999; filter such records out"
             ) from None
 
@@ -220,11 +224,11 @@ def window(
     named: dict[str, object] = {"time": time, "name": name}
     for what, given in named.items():
         if not isinstance(given, str) or not given:
-            raise DefinitionError(f"{of}: {what} is {given!r}; give the name of a field")
+            raise InvalidWindow(f"{of}: {what} is {given!r}; give the name of a field")
     zone = _zone(of, timezone)
     whole, grid = _length(of, "length", length, zone), _length(of, "slide", length if slide is None else slide, zone)
     if zone != "UTC" and "instant" in (whole.kind, grid.kind):
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: timezone={timezone!r} is where days, weeks, months and years begin, and a day there may have 23 or 25 hours; "
             "leave it out, or give lengths of days"
         )
@@ -241,7 +245,7 @@ def micros(of: str, what: str, given: str) -> int:
     """Return a length in microseconds; DefinitionError for what is none, and for months and years, which differ."""
     found = _length(of, what, given, "UTC")
     if found.kind == "month":
-        raise DefinitionError(f"{of}: months and years differ in length, and the {what} {given!r} is one; give days")
+        raise InvalidWindow(f"{of}: months and years differ in length, and the {what} {given!r} is one; give days")
     return found.number
 
 
@@ -270,7 +274,7 @@ def _zone(of: str, timezone: object) -> str:
     try:
         return "UTC" if timezone is None else zone_named(timezone)
     except ValueError as error:
-        raise DefinitionError(f"{of}: timezone={timezone!r} {error}") from None
+        raise InvalidWindow(f"{of}: timezone={timezone!r} {error}") from None
 
 
 def _length(of: str, what: str, given: object, zone: str) -> Length:
@@ -278,15 +282,15 @@ def _length(of: str, what: str, given: object, zone: str) -> Length:
     found = _LENGTH.fullmatch(given) if isinstance(given, str) else None
     unit = found[2].lower() if found else ""
     if found is None or unit not in _UNITS:
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: the {what} {given!r} is not a whole number and a unit, such as '10 minutes'; units are {', '.join(_UNITS)}"
         )
     kind, each = _UNITS[unit]
     if len(found[1]) > _DIGITS_MAX:  # what was given is so long that an error shows its beginning alone
-        raise DefinitionError(f"a {what} of {len(found[1]):,} digits is not at most {_YEARS_MAX:,} years; {of}")
+        raise InvalidWindow(f"a {what} of {len(found[1]):,} digits is not at most {_YEARS_MAX:,} years; {of}")
     number = int(found[1]) * each
     if not 0 < number <= _YEARS_MAX * _OF_YEAR[kind]:
-        raise DefinitionError(f"{of}: the {what} {given!r} is not at least 1 {unit}, and at most {_YEARS_MAX:,} years")
+        raise InvalidWindow(f"{of}: the {what} {given!r} is not at least 1 {unit}, and at most {_YEARS_MAX:,} years")
     if kind == "day" and zone == "UTC":
         return Length("instant", number * DAY_MICROS, unit == "week")
     return Length(kind, number, unit == "week")
@@ -295,17 +299,17 @@ def _length(of: str, what: str, given: object, zone: str) -> Length:
 def _check_slide(of: str, whole: Length, grid: Length) -> None:
     """DefinitionError when windows cannot begin so often."""
     if "month" in (whole.kind, grid.kind):
-        raise DefinitionError(f"{of}: months and years differ in length, and have no slide; leave it out, or give days")
+        raise InvalidWindow(f"{of}: months and years differ in length, and have no slide; leave it out, or give days")
     if grid.number > whole.number:
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: the slide is longer than the window, and records between two windows would count in none; give a shorter one"
         )
     if whole.number % grid.number:
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: the slide does not divide the window, and records would count in one more or less; give one that does"
         )
     if whole.number // grid.number > SLIDES_MAX:
-        raise DefinitionError(
+        raise InvalidWindow(
             f"{of}: each record would count in {whole.number // grid.number:,} windows; at most {SLIDES_MAX:,} are taken: give a "
             "longer slide"
         )

@@ -16,7 +16,7 @@ from txbatch import failpoints
 from txbatch.core.batch.apart import LastWriter, LedgerView, check_not_set_back
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch
-from txbatch.core.errors import DefinitionError, TxbatchError, Unavailable
+from txbatch.core.errors import InvalidSetting, TxbatchError, Unavailable
 from txbatch.core.text import one_line
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
@@ -31,7 +31,7 @@ from txbatch.postgres.tables.batch_lock import beating
 
 
 def _unknown(database: str) -> str:
-    raise DefinitionError(f"database {database!r}: no URL is known here")
+    raise InvalidSetting(f"database {database!r}: no URL is known here")
 
 
 class Warehouses:

@@ -33,7 +33,7 @@ from txbatch.core.definition.redefinition import (
 )
 from txbatch.core.definition.renames import renamed
 from txbatch.core.definition.stored import KnownTopology, StateDefinition, state_definition
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import ReadByOthers
 from txbatch.core.state.pruned import begun, stored_spans
 from txbatch.core.state.state import StateKind, changes_name
 from txbatch.core.text import one_line
@@ -219,7 +219,7 @@ def _views_told(state: str) -> Iterator[None]:
         yield
     except DependentObjectsStillExist as error:
         detail = (error.diag.message_detail or "").replace("\n", "; ")
-        raise TerminalError(
+        raise ReadByOthers(
             f"state {state!r} cannot be changed, as a view or function that is not txbatch's is made of its report ({detail}): "
             "drop that, change the state, and make it anew"
         ) from error

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.core.definition.changes import check_owner
-from txbatch.core.errors import TerminalError, Unavailable
+from txbatch.core.errors import ReadByOthers, Unavailable
 from txbatch.core.state.state import changes_name, versions_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
@@ -64,7 +64,7 @@ def check_readers(connection: Connection, state: str) -> None:
     tables = {"state": CURRENT.state(state), "contribution": CURRENT.contribution(state), "base": CURRENT.base(state)}
     found = connection.execute(query("others_of_state"), {**tables, "name": state}).scalars().all()
     if found:
-        raise TerminalError(
+        raise ReadByOthers(
             f"{', '.join(found)} reads {tables['state']} itself, and would keep the old generation: let it read "
             f"report.{pg_name(state)}, or drop it"
         )
@@ -200,7 +200,7 @@ def _dependents_told(state: str) -> Iterator[None]:
         yield
     except DependentObjectsStillExist as error:
         told = (error.diag.message_detail or "").replace("\n", "; ")
-        raise TerminalError(
+        raise ReadByOthers(
             f"report.{pg_name(state)} changes its columns, and others depend on them: {told}; drop these, and make them anew "
             "after the rebuild"
         ) from error

@@ -24,7 +24,7 @@ from txbatch.core.corrections.verify import (
     Recorded,
     reason_if_folded,
 )
-from txbatch.core.errors import TerminalError, Unverifiable
+from txbatch.core.errors import BatchAborted, NotEmitted, Unverifiable
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses
@@ -73,7 +73,8 @@ class PostgresBooks:
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             asked = batches.batch(connection, topology, txid)
             if asked.status is not BatchStatus.COMMITTED:
-                raise TerminalError(
+                uncounted = BatchAborted if asked.status is BatchStatus.ABORTED else NotEmitted
+                raise uncounted(
                     f"{topology}: txid {txid} is {asked.status}, nothing of it counts; see `txbatch batches {topology}`"
                 )
             row = batches.one(connection, "counted_version", topology=topology, txid=txid)

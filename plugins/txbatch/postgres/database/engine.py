@@ -15,15 +15,20 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from txbatch.core.errors import (
+    BadKey,
     BadRecord,
-    DefinitionError,
+    BadText,
+    DatabaseRefused,
+    InvalidSetting,
     NotMigrated,
     OutcomeUnknown,
+    OutOfRange,
+    PermissionDenied,
     SchemaMismatch,
-    TerminalError,
-    TransientError,
+    StateInUse,
     TxbatchError,
     Unavailable,
+    error_of,
 )
 from txbatch.postgres.database import pooler
 from txbatch.postgres.database.url import no_url, parse
@@ -74,14 +79,14 @@ _RIGHTS = {
 }
 # How rights are granted that the ledger's owner cannot grant.
 BY_AN_ADMINISTRATOR = "and an administrator what is on a database, by the same with `--create` (docs/database.md)"
-_BAD_RECORD = {
-    "22003": "a value is out of range",
-    "22007": "a date or time that PostgreSQL cannot store",
-    "22008": "a date or time that PostgreSQL cannot store",
-    "22021": "invalid UTF-8 or U+0000",
-    "22P05": "a character cannot be stored",
-    "23502": "a key is null",
-    "54000": "a key or a name is too long for an index",
+_BAD_RECORD: dict[str, tuple[type[BadRecord], str]] = {
+    "22003": (OutOfRange, "a value is out of range"),
+    "22007": (OutOfRange, "a date or time that PostgreSQL cannot store"),
+    "22008": (OutOfRange, "a date or time that PostgreSQL cannot store"),
+    "22021": (BadText, "invalid UTF-8 or U+0000"),
+    "22P05": (BadText, "a character cannot be stored"),
+    "23502": (BadKey, "a key is null"),
+    "54000": (BadKey, "a key or a name is too long for an index"),
 }
 
 
@@ -182,6 +187,9 @@ def translate(error: BaseException | None, committing: bool = False, warehouse: 
     """The driver's error in our words; `warehouse` names the database with states apart that has it."""
     code = getattr(error, "pgcode", None)
     message = str(error).strip().split("\n")[0]
+    coded = error_of(message, TxbatchError)
+    if type(coded) is not TxbatchError:  # a function of our own raised the error
+        return coded
     if code in _NOT_THERE:
         return _not_there(message)
     if code == "42501":
@@ -189,16 +197,18 @@ def translate(error: BaseException | None, committing: bool = False, warehouse: 
     if code is None and (problem := pooler.refused(message)):
         return problem
     if code is None and _NO_SETTING.match(message):
-        return DefinitionError(f"the database's URL is wrong: {message}; mend it")
+        return InvalidSetting(f"the database's URL is wrong: {message}; mend it")
     if code in _BAD_RECORD:
-        return BadRecord(f"{_BAD_RECORD[code]}: {message}")
+        kind, what = _BAD_RECORD[code]
+        return kind(f"{what}: {message}")
     if committing and (code is None or code.startswith(("08", "57"))):
         return OutcomeUnknown(
             "outcome unknown: the answer to COMMIT was lost; try again: the ledger knows whether it happened"
         )
     if code is None or code.startswith(("08", "40", "53", "55", "57")):
-        return Unavailable(f"PostgreSQL: {message}; try again, or see `txbatch doctor`")
-    return TransientError(f"PostgreSQL refused: {message} ({code})")
+        unavailable = StateInUse if code == "55P03" else Unavailable
+        return unavailable(f"PostgreSQL: {message}; try again, or see `txbatch doctor`")
+    return DatabaseRefused(f"PostgreSQL refused: {message} ({code})")
 
 
 @contextmanager
@@ -222,12 +232,12 @@ def _not_there(message: str) -> TxbatchError:
     return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
 
 
-def _not_allowed(error: object, message: str, warehouse: str | None) -> TerminalError:
+def _not_allowed(error: object, message: str, warehouse: str | None) -> PermissionDenied:
     """For a right that is missing: names the role, the object and what to grant, and what readers have instead."""
     denied = _DENIED.fullmatch(message)
     on = f"{denied['kind']} {denied['name']}" if denied else "what it names"
     right = _RIGHTS.get(denied["kind"], "a right") if denied else "a right"
-    return TerminalError(
+    return PermissionDenied(
         f"{message}: {_role(error)} lacks {right} on {on}. A role that runs batches or rebuilds needs it: "
         f"{granted_by(warehouse)}, and `txbatch doctor` names each right that is missing. A role that reads has "
         f"{'' if warehouse else '`txbatch psql` and '}the schema report, and needs no more"
@@ -257,7 +267,7 @@ def check_server(connection: Connection) -> None:
     raw = connection.connection.dbapi_connection
     version = getattr(raw, "server_version", 0)
     if version < SERVER_VERSION_MIN:
-        raise DefinitionError(f"PostgreSQL {version // 10000} is too old: txbatch needs 15 or newer")
+        raise InvalidSetting(f"PostgreSQL {version // 10000} is too old: txbatch needs 15 or newer")
 
 
 def run_all(connection: Connection, statements: Iterable[str]) -> None:

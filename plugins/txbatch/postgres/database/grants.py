@@ -9,7 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, text
 
-from txbatch.core.errors import DefinitionError, NotMigrated, TerminalError
+from txbatch.core.errors import (
+    InvalidArgument,
+    InvalidName,
+    NotMigrated,
+    PermissionDenied,
+)
 from txbatch.core.text import one_line
 from txbatch.postgres.database.engine import check_server, granted_by, transaction
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
@@ -35,9 +40,9 @@ class Roles:
     def __post_init__(self) -> None:
         for name in (self.owner, self.writer, self.reader):
             if not name or "\0" in name or _BODY in name or name in _NO_ROLES or len(name.encode()) > _NAME_BYTES:
-                raise DefinitionError(f"{name!r} cannot be a role of PostgreSQL here: give the role another name")
+                raise InvalidName(f"{name!r} cannot be a role of PostgreSQL here: give the role another name")
         if self.reader in (self.owner, self.writer):
-            raise DefinitionError(
+            raise InvalidArgument(
                 f"the reader {self.reader!r} would be a writer as well: give readers a role of their own"
             )
 
@@ -108,14 +113,14 @@ def check_rights(engine: Engine) -> str:
         me, lacking = _lacking(connection, "rights")
     if not lacking:
         return f"role {me} may run, rebuild and report"
-    raise TerminalError(f"role {me!r} lacks {lacking}: {granted_by(None)}")
+    raise PermissionDenied(f"role {me!r} lacks {lacking}: {granted_by(None)}")
 
 
 def check_rights_apart(connection: Connection, database: str, states: Sequence[str]) -> None:
     """TerminalError names each right that this session's role lacks in a database with these states apart."""
     me, lacking = _lacking(connection, "rights_apart", states=list(states))
     if lacking:
-        raise TerminalError(f"role {me!r} lacks in database {database!r} {lacking}: {granted_by(database)}")
+        raise PermissionDenied(f"role {me!r} lacks in database {database!r} {lacking}: {granted_by(database)}")
 
 
 def _lacking(connection: Connection, name: str, **parameters: Any) -> tuple[str, str]:
@@ -137,13 +142,13 @@ def _check(connection: Connection, roles: Roles, makers: Sequence[str]) -> None:
     names = [roles.owner, roles.writer, roles.reader]
     there = {row.role: row for row in connection.execute(query("roles"), {"roles": names})}
     if missing := [name for name in dict.fromkeys(names) if name not in there]:
-        raise DefinitionError(
+        raise InvalidArgument(
             f"the server has no role {', '.join(map(repr, missing))}: an administrator runs what "
             "`txbatch grants OWNER WRITER READER --create` prints, once"
         )
     for maker in makers:
         if not there[maker].member:
-            raise TerminalError(
+            raise PermissionDenied(
                 f"role {there[maker].me!r} may not grant what {maker!r} owns: run it as {roles.owner!r}, to whom an "
                 f"administrator gave GRANT {pg_name(roles.writer)} TO {pg_name(roles.owner)} (`txbatch grants ... --create`)"
             )

@@ -6,7 +6,7 @@ import re
 
 from psycopg2.extensions import connection, cursor
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, InvalidSetting
 
 # A setting of ours alone, by which a session is known to have all of them.
 MARK = {"txbatch.session": "on"}
@@ -22,7 +22,7 @@ def refused(message: str) -> DefinitionError | None:
     """Return what is said of a pooler that refuses the settings of a session; None for any other error."""
     if not _REFUSED.search(message):
         return None
-    return DefinitionError(f"PgBouncer, or another pooler, refuses the settings of a session ({message}). {_WAY_OUT}")
+    return InvalidSetting(f"PgBouncer, or another pooler, refuses the settings of a session ({message}). {_WAY_OUT}")
 
 
 def check_settings(session: connection) -> None:
@@ -33,7 +33,7 @@ def check_settings(session: connection) -> None:
     session.rollback()
     if not marked:
         session.close()
-        raise DefinitionError(
+        raise InvalidSetting(
             "PgBouncer, or another pooler, leaves out the settings of a session, as by ignore_startup_parameters = options. "
             f"{_WAY_OUT}"
         )

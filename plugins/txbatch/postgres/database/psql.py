@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from psycopg2.extensions import make_dsn
 from sqlalchemy import Engine
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import InvalidSetting
 from txbatch.embedded import postgres
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.queries import sql_root
@@ -33,7 +33,7 @@ def command(engine: Engine, arguments: Sequence[str], *, role: str | None = None
     parameters = engine.dialect.create_connect_args(engine.url)[1]
     password = parameters.pop("password", None)
     if "sslpassword" in parameters:
-        raise DefinitionError(
+        raise InvalidSetting(
             "the URL's sslpassword would stand on psql's command line, where others can read it: name an sslkey without one"
         )
     options = f"{os.environ.get('PGOPTIONS', '')} {parameters.pop('options', '')}".split()

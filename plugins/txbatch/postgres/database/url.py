@@ -10,7 +10,7 @@ from psycopg2.extensions import make_dsn
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, InvalidSetting
 
 # Several hosts with ports, as libpq writes them and SQLAlchemy does not read them.
 _HOST = r"(?:\[[^\]/?@]*\]|[^\[\]:,/?@]*)(?::\d*)?"
@@ -28,7 +28,7 @@ def parse(url: str, what: str) -> URL:
     except (ArgumentError, ValueError):  # whose text may hold the password
         raise no_url(what) from None
     if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
-        raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
+        raise InvalidSetting(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
     if hosts is not None:
         parsed = with_hosts(parsed, hosts[2], what)
     _check_parts(url, parsed, what)
@@ -37,7 +37,7 @@ def parse(url: str, what: str) -> URL:
 
 def no_url(what: str) -> DefinitionError:
     """Return the error for a text that is no URL."""
-    return DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database")
+    return InvalidSetting(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database")
 
 
 def with_hosts(url: URL, hosts: str, what: str, port: int | None = None) -> URL:
@@ -46,7 +46,7 @@ def with_hosts(url: URL, hosts: str, what: str, port: int | None = None) -> URL:
     DefinitionError for a URL that has hosts already, and for what is none.
     """
     if {"host", "port"} & url.query.keys():
-        raise DefinitionError(f"{what} names hosts twice: behind the @, or as ?host=..., and not both")
+        raise InvalidSetting(f"{what} names hosts twice: behind the @, or as ?host=..., and not both")
     named = [_NAMED.fullmatch(each.strip()) for each in hosts.split(",")]
     if not all(named):
         raise no_url(what)
@@ -63,9 +63,9 @@ def _check_parts(given: str, url: URL, what: str) -> None:
     named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
     in_a_host = any("@" in name[1:] for each in named for name in each.split(","))  # a socket may be called @name
     if given.count("@") > 1 or in_a_host:
-        raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
+        raise InvalidSetting(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
     if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
-        raise DefinitionError(f"{what} holds U+0000, which no part of it can")
+        raise InvalidSetting(f"{what} holds U+0000, which no part of it can")
     if url.port is not None:
         _check_port(url.port, what)
     for option in url.query:
@@ -75,7 +75,7 @@ def _check_parts(given: str, url: URL, what: str) -> None:
 
 def _check_port(port: int, what: str) -> None:
     if not 0 < port < 65536:
-        raise DefinitionError(f"{what}: there is no port {port}")
+        raise InvalidSetting(f"{what}: there is no port {port}")
 
 
 def _check_option(name: str, what: str) -> None:
@@ -83,7 +83,7 @@ def _check_option(name: str, what: str) -> None:
     try:
         make_dsn(**{name: "0"})
     except (psycopg2.Error, TypeError):
-        raise DefinitionError(
+        raise InvalidSetting(
             f"{what} has the option {name!r}, which libpq does not know: mend its name, or take it away"
         ) from None
 
@@ -93,7 +93,7 @@ def _check_told_once(url: URL, what: str) -> None:
     told = {"host": url.host, "port": url.port}
     twice = _PARTS | {option for option, part in told.items() if part is not None}
     if found := sorted(twice & url.query.keys()):
-        raise DefinitionError(
+        raise InvalidSetting(
             f"{what} has the option {found[0]!r}, which would count in place of a part: take the option away. The parts are "
             "postgresql+psycopg2://user:password@host:port/database, or the fields of an Airflow connection"
         )

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError
 from txbatch.core.aggregates.merge import merge_named
 from txbatch.core.corrections.verify import TOLERANCE
 from txbatch.core.definition.job_rules import Jobs, defined, no_jobs, python_rule
-from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.errors import CannotAsk, InvalidKey, PastNotKept, TerminalError, UnknownName, error_of
 from txbatch.core.state.state import changes_name, versions_name
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -63,7 +63,7 @@ class PastReader(LedgerReader):
         if found["rebuild"] is None:
             return int(found["then"])
         later = _NOW if found["newest"] == found["then"] else "ask as of the next txid"
-        raise TerminalError(
+        raise PastNotKept(
             f"state {state!r}: at {at.isoformat()} reports showed what rebuild {found['rebuild']} had counted anew, with no "
             f"batch since, which no txid stands for: {later}; as of txid {found['then']} is what they showed before "
             f"{found['swapped_at'].isoformat()}"
@@ -83,7 +83,7 @@ class PastReader(LedgerReader):
         own = self._own(stored)
         typed = dict(stored["columns"]["keys"])
         if keys and not typed:
-            raise TerminalError(f"state {state!r} is one global value and has no key; ask without")
+            raise InvalidKey(f"state {state!r} is one global value and has no key; ask without")
         rows = f"{_function('corrected' if corrected else 'as_of', state, generation.reports)}(%(txid)s)"
         asked = [checked_key(key, typed) for key in keys]
         with self._asking(state, typed) as connection:
@@ -160,14 +160,14 @@ class PastReader(LedgerReader):
         stored = self._state(state)
         if stored["database"] is not None:
             where = f"apart, in {stored['database']!r}, without contributions"
-            raise TerminalError(f"state {state!r} is kept {where}: its past is not kept; {_NOW}")
+            raise PastNotKept(f"state {state!r} is kept {where}: its past is not kept; {_NOW}")
         if not stored["contributions"]:
-            raise TerminalError(f"state {state!r} is kept without contributions, so its past is not kept; {_NOW}")
+            raise PastNotKept(f"state {state!r} is kept without contributions, so its past is not kept; {_NOW}")
         with transaction(self.engine) as connection:
             versions = {"name": f"report.{pg_name(versions_name(state))}"}
             made = connection.execute(query("relation_exists"), versions).scalar_one()
         if not made:
-            raise TerminalError(
+            raise PastNotKept(
                 f"state {state!r} was made by an earlier version; its past can be asked once its job has run again"
             )
         return stored
@@ -184,7 +184,7 @@ class PastReader(LedgerReader):
         try:
             return defined(self.jobs, stored["topology"], state, columns)
         except TerminalError as error:
-            raise TerminalError(
+            raise CannotAsk(
                 f"state {state!r} merges {rule}, which is Python of its job: what it was is told with that alone: {error}; "
                 f"`txbatch why {state} KEY` and report.{changes_name(state)} have what each batch contributed"
             ) from error
@@ -206,8 +206,8 @@ class PastReader(LedgerReader):
             except DataError as error:
                 message = cast(psycopg2.Error, error.orig).diag.message_primary or ""
                 if isinstance(error.orig, InvalidParameterValue):  # of our own functions, which say it all
-                    raise TerminalError(message) from error
-                raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
+                    raise error_of(message, PastNotKept) from error
+                raise InvalidKey(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
 
 
 def _folded(own: OwnPast, txid: int, typed: Mapping[str, str], asked: Sequence[Key], *, corrected: bool) -> str:

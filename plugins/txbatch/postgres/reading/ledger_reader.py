@@ -12,7 +12,7 @@ from sqlalchemy.exc import DataError
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.planned_files import PlannedFiles
 from txbatch.core.batch.transaction import Interval
-from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.errors import CannotAsk, InvalidKey, TerminalError, UnknownName
 from txbatch.core.text import how_many
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import transaction
@@ -142,7 +142,7 @@ class LedgerReader:
         if not typed:
             return _global(engine, state, keys)
         if not keys:
-            raise TerminalError(f"state {state!r} {_without_keys(stored)}")
+            raise _without_keys(state, stored)
         asked = [checked_key(key, typed) for key in keys]
         columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
         with transaction(engine) as connection:
@@ -150,7 +150,7 @@ class LedgerReader:
                 found = connection.exec_driver_sql(_query(state, typed), columns)
             except DataError as error:
                 message = str(error.orig).partition("\n")[0]
-                raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
+                raise InvalidKey(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
             return [answered(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
 
     def job(self, topology: str) -> str:
@@ -176,18 +176,20 @@ class LedgerReader:
 def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:
     if keys:
         told = ", ".join(",".join(key) for key in keys)
-        raise TerminalError(f"state {state!r} is one global value and has no key; ask without {told}")
+        raise InvalidKey(f"state {state!r} is one global value and has no key; ask without {told}")
     with transaction(engine) as connection:
         row = connection.exec_driver_sql(f"SELECT * FROM report.{escape_percent(pg_name(state))}").mappings().first()
         return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
 
 
-def _without_keys(stored: Mapping[str, Any]) -> str:
+def _without_keys(state: str, stored: Mapping[str, Any]) -> TerminalError:
     """Return what to do about a state that is asked for without a key: that of a row says nothing to people."""
     if "rows" not in stored["columns"]:
-        return f"has the key {keys_listed(dict(stored['columns']['keys']))}; name at least one"
+        keys = keys_listed(dict(stored["columns"]["keys"]))
+        return InvalidKey(f"state {state!r} has the key {keys}; name at least one")
     where = f" in the database {stored['database']!r}" if stored["database"] else ", such as by `txbatch psql`"
-    return f"keeps records, a row for each: read them by {select_all(stored['state'])} ORDER BY batch{where}"
+    select = f"{select_all(stored['state'])} ORDER BY batch{where}"
+    return CannotAsk(f"state {state!r} keeps records, a row for each: read them by {select}")
 
 
 def keys_listed(typed: Mapping[str, str]) -> str:
@@ -214,9 +216,9 @@ def key_type(type_: str) -> str:
 def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
     """Return the key; TerminalError when it has too many or too few parts."""
     if key and not names:
-        raise TerminalError(f"the state is one global value and has no key; ask without {','.join(key)!r}")
+        raise InvalidKey(f"the state is one global value and has no key; ask without {','.join(key)!r}")
     if len(key) != len(names):
-        raise TerminalError(
+        raise InvalidKey(
             f"key {','.join(key)!r} has {how_many(len(key), 'part')}; the state's keys are {', '.join(names)}"
         )
     return key

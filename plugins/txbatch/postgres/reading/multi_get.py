@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, CursorResult
 
 from txbatch.arrow import arrow_array
-from txbatch.core.errors import BadRecord, SchemaMismatch, TerminalError, UnknownName
+from txbatch.core.errors import BadRecord, InvalidKey, SchemaMismatch, UnknownName
 from txbatch.core.records.fields import SIMPLE_TYPES, Field, encodable
 from txbatch.core.text import how_many
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -96,10 +96,10 @@ def _columns(state: str, key: Key, typed: Mapping[str, str]) -> tuple[Any, ...]:
     """Return the value of each column of a key; TerminalError when there are too many or too few."""
     columns = tuple(key) if isinstance(key, tuple | list) else (key,)
     if not typed and columns:
-        raise TerminalError(f"state {state!r} is one global value and has no key; ask without {key!r}")
+        raise InvalidKey(f"state {state!r} is one global value and has no key; ask without {key!r}")
     if len(columns) != len(typed):
         number = how_many(len(columns), "part")
-        raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {key!r} has {number}")
+        raise InvalidKey(f"state {state!r} has the key {keys_listed(typed)}; {key!r} has {number}")
     return columns
 
 
@@ -109,18 +109,18 @@ def _bound(state: str, column: tuple[str, str], values: list[Any]) -> list[Any]:
     told = f"state {state!r} has the key {name} {type_}"
     for value in values:
         if value is None:
-            raise TerminalError(f"{told}; None is no part of a key: name a value")
+            raise InvalidKey(f"{told}; None is no part of a key: name a value")
         if isinstance(value, str) and ("\0" in value or not encodable(value)):
-            raise TerminalError(f"{told}; {value!r} is not UTF-8, or holds U+0000, as no key does")
+            raise InvalidKey(f"{told}; {value!r} is not UTF-8, or holds U+0000, as no key does")
         if type_ == "numeric" and (isinstance(value, bool) or not isinstance(value, int | Decimal)):
-            raise TerminalError(f"{told}; {value!r} is a {type(value).__name__}: give a Decimal or an int")
+            raise InvalidKey(f"{told}; {value!r} is a {type(value).__name__}: give a Decimal or an int")
     if type_ == "numeric":
         return values
     field = Field(name, _FIELD_TYPES[type_])
     try:
         return list(arrow_array(values, field, "asked is").to_pylist())
     except BadRecord as error:
-        raise TerminalError(f"{told}; {error}") from error
+        raise InvalidKey(f"{told}; {error}") from error
 
 
 def _values(found: CursorResult[Any], typed: Mapping[str, str]) -> list[Values | None]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 from sqlalchemy import Connection
 
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import BadText, OutOfRange
 
 # As many are sorted at a time: a client's memory is bounded, and what PostgreSQL sorts is nearly sorted.
 SORTED_ROWS = 2_000_000
@@ -147,7 +147,7 @@ def _printable(name: str, column: Any) -> Any:
         return _array_literals(name, column)
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         if pc.any(pc.match_substring(column, "\0")).as_py():
-            raise BadRecord(f"column {name!r} holds U+0000, which PostgreSQL cannot store; filter it out in the job")
+            raise BadText(f"column {name!r} holds U+0000, which PostgreSQL cannot store; filter it out in the job")
         return column
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string())
@@ -155,7 +155,7 @@ def _printable(name: str, column: Any) -> Any:
         try:
             return column.cast(pa.string())
         except pa.ArrowInvalid as error:
-            raise BadRecord(f"column {name!r} cannot be written: {error}; filter it out in the job") from error
+            raise OutOfRange(f"column {name!r} cannot be written: {error}; filter it out in the job") from error
     return column
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import PermissionDenied
 from txbatch.core.state.new_values import NewValuesTable, check_types
 from txbatch.core.state.state import changes_columns
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -101,7 +101,7 @@ def check_rights(connection: Connection, aggregate: PersistentAggregate) -> None
         return
     other = connection.execute(query("rules_by_others"), {"name": _quoted(table)}).first()
     if other is not None:
-        raise TerminalError(
+        raise PermissionDenied(
             f"table {table} of new values: {other.what} is owned by {other.role!r}, of which the writer {other.writer!r} is no "
             f"member, and would run with the writer's rights in each commit: ALTER {other.what} OWNER TO the writer, or name "
             "another table (docs/security.md)"

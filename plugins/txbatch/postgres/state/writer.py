@@ -167,7 +167,7 @@ class StateWriter:
                 problem = translate(error)
                 if not isinstance(problem, BadRecord):
                     raise
-                raise BadRecord(f"{problem}{self._too_long(error)}{self._too_large(error)}") from error
+                raise type(problem)(f"{problem}{self._too_long(error)}{self._too_large(error)}") from error
 
     def _too_long(self, error: psycopg2.Error) -> str:
         if not isinstance(error, psycopg2.errors.ProgramLimitExceeded):

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.job_rules import Jobs, no_jobs
-from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.errors import CannotAsk, UnknownName
 from txbatch.core.state.pruned import stored_spans
 from txbatch.core.state.state import changes_columns, versions_name
 from txbatch.core.topology.kept_windows import KeptWindows, Left, may_count_in
@@ -144,7 +144,7 @@ def known(connection: Connection, state: str) -> UpstreamState:
     check_dated(state, row["database"], contributions=row["contributions"])
     versions = {"name": f"report.{pg_name(versions_name(state))}"}
     if not connection.execute(query("relation_exists"), versions).scalar_one():
-        raise TerminalError(
+        raise CannotAsk(
             f"state {state!r} was made by an earlier version; what changed in it can be asked once its job has run again"
         )
     given = {"state": state, "topology": row["topology"]}
