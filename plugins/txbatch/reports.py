@@ -95,9 +95,10 @@ class Restatement:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a txid, written `7:2` in `attempt`; `code` is the begin of the sha256 of the job file that ran.
+    """One try at a txid, written `7:2` in `attempt`. The columns are the columns of `report.attempts`.
 
-    The columns are those of `report.attempts`.
+    `code` is the begin of the sha256 of the job file that ran. `error_code` is the code of `error`, such as TX402: `error` is
+    hidden from roles that may not read quarantines, `error_code` is not.
     """
 
     topology: str
@@ -111,6 +112,7 @@ class Attempt:
     finished_at: datetime | None
     duration: timedelta | None
     code: str | None
+    error_code: str | None
 
 
 @dataclass(frozen=True, slots=True)
