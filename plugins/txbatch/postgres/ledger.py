@@ -368,6 +368,6 @@ def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[M
 
 
 def _next_txids(connection: Connection, topology: str) -> list[int]:
-    """Return the lowest txids that can commit into a new state: the oldest txid in flight, and the next txid."""
+    """Return the txids at which a new state may be committed first: the oldest txid in flight, and the next txid."""
     in_flight = [batch.txid for batch in batches.batches(connection, "open_batches", topology=topology)]
     return [*in_flight[:1], batches.last_txid(connection, topology) + 1]

@@ -136,8 +136,7 @@ class PostgresRebuilds:
     def swap(self, rebuild: Rebuild, topology: Topology) -> Swapped | Behind | Watched:
         """Swap the new generation in, in one transaction that keeps plans and commits out.
 
-        If a session reads the old generation for too long, its tables cannot be moved: raise Unavailable, with the session's
-        name.
+        If sessions read the old generation for too long, its tables cannot be moved: raise Unavailable, with the sessions.
         """
         with transaction(self.engine) as connection:
             hurry(connection)

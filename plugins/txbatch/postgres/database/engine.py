@@ -226,7 +226,7 @@ def unless_made(connection: Connection) -> Iterator[None]:
 
 
 def _not_there(message: str) -> TxbatchError:
-    """Return the error for a missing table or schema: migrations make the ledger's tables, jobs make their states' tables."""
+    """Return the error for a missing table or schema. Migrations make the ledger's tables, jobs make the states' tables."""
     if re.search(r'"(state|contribution|contribution_base|contribution_partition|report)\.', message):
         return SchemaMismatch(
             f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "

@@ -1,4 +1,4 @@
-"""Look up a state's values by typed keys, many at once, through the state's function in `report`. Needs only `report`."""
+"""Look up a state's values by typed keys, many at once, through the state's function. Rights on `report` are enough."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _columns(state: str, key: Key, typed: Mapping[str, str]) -> tuple[Any, ...]:
 
 
 def _bound(state: str, column: tuple[str, str], values: list[Any]) -> list[Any]:
-    """Return a column of keys as PostgreSQL takes it. Raise TerminalError for a value impossible in a key."""
+    """Return a column of keys in PostgreSQL's types. Raise TerminalError for a value impossible in a key."""
     name, type_ = column
     told = f"state {state!r} has the key {name} {type_}"
     for value in values:

@@ -184,10 +184,10 @@ class Past:
         return Function(self._called(prefix), {"txid": "bigint"}, f"report.{self._name}", body, told)
 
     def _folded(self, touched: str, counted: Sequence[str], changed: str, where: str) -> str:
-        """Return the query of keys k0.., and for each notion of counting: whether the key exists, s0.., and partials p0_0..;
-        and the txid.
+        """Return the query of the folds of touched keys, by one search for each key.
 
-        Each key is found by a search of its own: untouched keys are never read, whatever number of keys the planner expects.
+        The columns are keys k0.., the last txid, and for each notion of counting: whether the key exists, s0.., and partials
+        p0_0.. Untouched keys are never read, whatever number of keys the planner expects.
         """
         made = []
         for number in range(len(counted)):

@@ -1,8 +1,8 @@
-"""The past of all keys in one pass over all contributions until then, by a hash of keys (R17, R19). See also
-`core.state.fold`.
+"""The past of all keys in one pass over all contributions until then, by a hash of keys (R17, R19).
 
-The cost of a search for each key grows with the keys changed since; the cost of the pass grows with all contributions. If
-many keys changed, the pass is quicker. A single key is still found by index: GROUP BY keys lets conditions on keys through.
+`core.state.fold` defines the same in Python. The cost of a search for each key grows with the keys changed since; the cost of
+the pass grows with all contributions. If many keys changed, the pass is quicker. A single key is still found by index: GROUP
+BY keys lets conditions on keys through.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from txbatch.postgres.schema.versions import Versions
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A notion of counting: versions for which `holds`, unless replaced by a restate; `when` is the condition on
-    `replaced_by`.
-    """
+    """A notion of counting: versions for which `holds`, unless a restate with a `replaced_by` that is so `when` replaced them."""
 
     holds: str
     when: str
@@ -35,10 +33,10 @@ class OnePass:
     last: Moment
 
     def folds(self) -> str:
-        """Return the query of keys k0.., and for each moment: whether the key exists, s0.., and partials p0_0..; and the last
-        txid.
+        """Return the query of the folds of all keys.
 
-        With one moment, keys without counting versions are left out.
+        The columns are keys k0.., the txid that changed the key last, and for each moment: whether the key exists, s0.., and
+        partials p0_0.. With one moment, keys without counting versions are left out.
         """
         versions, keys = self._versions, range(len(self._versions.keys))
         later = f"SELECT b.txid, b.replaced_by FROM report.batches b WHERE b.topology = {versions.topology}"
@@ -53,9 +51,7 @@ class OnePass:
         return f"{dated} FROM ({self._fold()}) f LEFT JOIN ({taken}) d ON {same}"
 
     def _fold(self) -> str:
-        """Return the fold. With one moment, only counting versions are read; with several moments, each row is checked for
-        each.
-        """
+        """Return the fold. One moment: only counting versions are read; several moments: each row is checked for each."""
         made = [self._named("v"), *(f"{sql} AS {name}" for name, sql in self._folded.items()), "max(v.txid) AS txid"]
         return f"SELECT {listed(made)} FROM {self._read} GROUP BY {self._keys('v')}"
 
@@ -89,18 +85,14 @@ class OnePass:
         return self._counts(self.last) if len(self.moments) == 1 else self.last.holds
 
     def _stands(self, number: int) -> str | None:
-        """Return the condition that a version counts and no later position removed the key. Return None if all versions read
-        count.
-        """
+        """Return the condition that a version counts and no later position removed the key; None if all versions do."""
         there = [] if len(self.moments) == 1 else [self._counts(self.moments[number])]
         if self.aggregate.removable:
             there += ["v.counted", f"(l.l{number} IS NULL OR v.position >= l.l{number})"]
         return f"({' AND '.join(there)})" if there else None
 
     def _counts(self, moment: Moment) -> str:
-        """Return the condition that a version counts at a moment. The base always counts, even if its txid, a restate's, was
-        replaced.
-        """
+        """Return the condition that a version counts at a moment. The base counts, even if a restate replaced its txid."""
         return f"({moment.holds} AND (v.position = 0 OR v.txid NOT IN ({self._versions.replaced(moment.when)})))"
 
     def _named(self, alias: str) -> str:

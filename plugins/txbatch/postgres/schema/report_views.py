@@ -42,10 +42,9 @@ END = "When the window ends, which is not part of it, null after the year 9999"
 
 
 def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield the statements that create the views and functions of a new state, with comments; run each before the next is
-    made.
+    """Yield the statements that create the views and functions of a new state, with comments.
 
-    Raise SchemaMismatch if a name is taken.
+    Run each statement before the next is made. Raise SchemaMismatch if a name is taken.
     """
     check_free(connection, aggregate)
     yield from recreate_reports(connection, aggregate)
@@ -64,8 +63,7 @@ def check_free(connection: Connection, aggregate: PersistentAggregate) -> None:
 def recreate_reports(
     connection: Connection, aggregate: PersistentAggregate, there: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[str]:
-    """Yield the statements that create again everything of a state in `report`, over the tables with the state's present
-    name.
+    """Yield the statements that create again everything of a state in `report`, over the tables of the state's name.
 
     The views keep their columns in order: the present columns, or the columns in `there`; new columns come at the end.
     """
@@ -79,9 +77,7 @@ def recreate_reports(
 
 
 def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield the statements for the reports that a state of an older version lacks. A name taken by another state is left
-    alone.
-    """
+    """Yield the statements for reports missing for a state of an older version. Names of other states are left alone."""
     past = False
     yield from _recreate_window_ends(connection, aggregate)
     if aggregate.state.contributions:
@@ -151,10 +147,10 @@ def _views_of(connection: Connection, state: str) -> list[str]:
 
 
 def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: bool) -> Iterator[str]:
-    """Yield the statements that create the functions of a state, unless equal functions exist. `past`: also functions on the
-    past.
+    """Yield the statements that create the functions of a state, unless equal functions exist.
 
-    Functions on the past that no longer fit are dropped: the job's Python now merges the values.
+    `past`: also functions on the past. Functions on the past that no longer fit are dropped: the job's Python now merges the
+    values.
     """
     types = _columns(connection, aggregate.state.name)
     functions: list[Function] = [getter(aggregate, types)]

@@ -50,9 +50,7 @@ class CsvStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, at most `size`; empty at the end. An exception is kept in `error`: the driver hides
-        exceptions.
-        """
+        """Return the next bytes, at most `size`; empty at the end. Keep exceptions in `error`: the driver hides them."""
         try:
             self._chunk = self._chunk or self._take()
         except Exception as error:

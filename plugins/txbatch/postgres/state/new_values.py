@@ -36,9 +36,7 @@ class NewValues:
         return self.statements.aggregate.state.new_values if self.statements.generation == CURRENT else None
 
     def returned(self, upsert: str, txid: int) -> str | None:
-        """Return the upsert as a query that also fills the table; the query's value is the number of rows written to the
-        state.
-        """
+        """Return the upsert as a query that also fills the table, and returns the number of rows written to the state."""
         if self.table is None:
             return None
         keys = [f"new.{key} AS k{n}" for n, key in enumerate(self.statements.keys)]
@@ -69,10 +67,9 @@ class NewValues:
         return (INDEX_PROBES, self._tell(self.table, f"({looked})", txid), f"DROP TABLE {BEFORE}")
 
     def _tell(self, table: NewValuesTable, looked: str, txid: int) -> str:
-        """Return the statement that writes the changes of keys k0..: before with `b` and values b0.., after with `a` and
-        values a0..
+        """Return the statement that writes the changes of keys k0..
 
-        `b` and `a` are true if the key existed.
+        The values are b0.. before and a0.. after; `b` and `a` are true if the key existed.
         """
         aggregate = self.statements.aggregate
         columns = changes_columns([key.name for key in aggregate.keys], list(aggregate.aggregates))
@@ -86,9 +83,7 @@ class NewValues:
         )
 
     def _named(self, row: str, then: str) -> list[str]:
-        """Return whether a row of the state exists and is no tombstone, and the finished values: null if the row does not
-        exist.
-        """
+        """Return whether a row of the state exists and is no tombstone, and the row's finished values or nulls."""
         there = f"({row}.txid IS NOT NULL{f' AND {row}.counted' * self.statements.aggregate.removable})"
         values = enumerate(finished_sql(self.statements.aggregate, row))
         return [f"{there} AS {then}", *(f"CASE WHEN {there} THEN {sql} END AS {then}{n}" for n, sql in values)]

@@ -67,8 +67,7 @@ def dated(connection: Connection, statements: StateStatements) -> str:
 
 
 def amounts(connection: Connection, statements: StateStatements, versions: str, suffix: str) -> str:
-    """Return the query of the versions' total by key: values, `txid`, the versions' last, and `stands`: whether a version
-    stands.
+    """Return the query of the versions' total by key: values, the last `txid`, and whether a version `stands`.
 
     `versions` is a query of keys, values (null if the version does not stand), `txid` and `stands`.
     """

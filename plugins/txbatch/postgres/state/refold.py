@@ -1,8 +1,8 @@
-"""The SQL by which a restate changes a state: fold the keys again from the counting contributions (R17). See
-`core.state.update`.
+"""The SQL by which a restate changes a state: fold the keys again from the counting contributions (R17).
 
-Made for a state in the ledger's own database, after the old version has been replaced and the new version has contributed.
-Every name is quoted by `pg_name`; the only values are txids, which are integers.
+`core.state.update` defines the same in Python. Made for a state in the ledger's own database, after the old version has been
+replaced and the new version has contributed. Every name is quoted by `pg_name`; the only values are txids, which are
+integers.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ class Refold:
         return f"DELETE FROM {self.statements.state} s USING {self.gone} e WHERE {self._same}"
 
     def put(self) -> str:
-        """Return the statement that writes the folded keys, in key order. A row that may not change is left alone and not
-        counted.
-        """
+        """Return the statement that writes folded keys, in key order. A row that may not change is left alone and not counted."""
         may = "" if self.statements.kind is StateKind.NON_TRANSACTIONAL else f" AND s.txid < {self.txid:d}"
         columns = [*self.statements.keys, *self.statements.values]
         inserted = [*(f"e.{name}" for name in columns), *self._marks.values(), f"{self.txid:d}"]

@@ -85,9 +85,7 @@ class StateStatements:
         return f"CREATE TABLE {self.contribution} ({listed([*columns, primary_key])}) PARTITION BY RANGE (txid)"
 
     def create_staged(self) -> str:
-        """Return the statement that creates a table of the session, for COPY: kept for the next commit, and emptied at the
-        commit's end.
-        """
+        """Return the statement that creates a temporary table for COPY: kept for the session, and emptied after each commit."""
         name = self.staged.removeprefix("pg_temp.")
         return f"CREATE TEMP TABLE IF NOT EXISTS {name} ({listed(self._columns())}) ON COMMIT DELETE ROWS"
 
@@ -96,8 +94,9 @@ class StateStatements:
         return f"pg_temp.{pg_name(f'{self.staged_name}_{what}')}"
 
     def create_like_staged(self, table: str, *more: str, marks: bool = True) -> str:
-        """Return the statement that creates a table of the staged shape, for the transaction, with `more` columns or without
-        marks.
+        """Return the statement that creates a table of the staged shape for the transaction.
+
+        The table has `more` columns at the end; without `marks`, the table has no marks.
         """
         columns = listed([*self._columns(marks=marks), *more])
         return f"CREATE TEMP TABLE {table.removeprefix('pg_temp.')} ({columns}) ON COMMIT DROP"
@@ -272,8 +271,9 @@ class RemovableStatements(StateStatements):
         return (f"DELETE FROM {self.state} WHERE NOT counted",)
 
     def remove_apart(self, txid: int) -> Sequence[str]:
-        """Return the statements to run after the upsert. An opaque state keeps a tombstone, to give the value back, until a
-        later txid.
+        """Return the statements to run after the upsert. An opaque state keeps tombstones until a later txid.
+
+        A tombstone can give the value back.
         """
         if self.kind is not StateKind.OPAQUE:
             return self.remove(txid)

@@ -1,4 +1,4 @@
-"""Write an attempt's partials to one state: COPY, then R9 as one statement. The state's place and kind decide how."""
+"""Write an attempt's partials to one state: COPY, then a statement of R9. The state's place and kind decide how."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class StateWriter:
     def apply(self, staged: StagedRows) -> int:
         """Apply the loaded rows by R9; return the number of keys.
 
-        Raise StateAhead if a row is at a later txid, or at the batch's txid although no row can be.
+        Raise StateAhead if a row is at a later txid, or at the batch's txid although no earlier attempt can have written
+        there.
         """
         with self._naming():
             self._prepare()

@@ -1,7 +1,7 @@
 """Sessions closed by a batch, as of their closing, found by the index on the last times of pieces (R26, R27).
 
 Other versions of the sessions' keys are found by key. `core.upstream.closed_sessions` decides whether a session had been
-closed before, only for sessions with a change before the time closed at the change.
+closed before. The question arises only for sessions changed behind the time closed by then.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class ClosedSessions:
     def _changed_behind(self) -> str:
         """Return the SQL condition for a session with a change behind the closed time.
 
-        A version that begins within the session was replaced, or begins before the time closed at its commit. If `touching`,
-        the condition is also true if a version that reaches into the session from before was replaced. An earlier generation
-        with a version that touches the session makes the condition true, too.
+        A version that begins within the session was replaced, or begins before the time closed when the version came. If
+        `touching`, two more changes count: a version that reaches into the session from before was replaced, or an earlier
+        generation had a version there.
         """
         start, end = (_quoted(each) for each in (self.keys[-1], self.end))
         same = "".join(f"v.{each} = s.{each} AND " for each in map(_quoted, self.keys[:-1]))
@@ -118,7 +118,7 @@ class ClosedSessions:
         return f"SELECT b.txid FROM txbatch.batch b WHERE b.topology = {topology} AND b.replaced_by <= %(cut)s"
 
     def _behind(self) -> str:
-        """Return the SQL condition that a version `v` begins before the time closed at the version's commit."""
+        """Return the SQL condition that a version `v` begins before the time closed when the version came."""
         topology, state = escape_percent(pg_text(self.of.topology)), escape_percent(pg_text(self.of.state))
         closed_to = (
             f"SELECT (b.closed_to ->> {state})::bigint FROM txbatch.batch b WHERE b.topology = {topology} AND b.txid < v.txid "
