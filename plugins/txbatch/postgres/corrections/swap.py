@@ -45,7 +45,10 @@ def alone(connection: Connection, topology: str) -> None:
 
 
 def watchers(connection: Connection, rebuild: Rebuild) -> str | None:
-    """Return the sessions that began before the new generation had every batch, or None: they would miss the last batch."""
+    """Return the sessions that began before the new generation had every batch; None if none is left.
+
+    Such a session would see the new generation without the last batch.
+    """
     last = connection.execute(query("last_counted"), {"rebuild": rebuild.number}).mappings().first()
     if last is None:
         return None

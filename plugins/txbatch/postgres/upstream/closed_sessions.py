@@ -92,9 +92,9 @@ class ClosedSessions:
     def _changed_behind(self) -> str:
         """Return the SQL condition for a session with a change behind the closed time.
 
-        A version that begins within the session was replaced, or begins before the time closed when the version came. If
-        `touching`, two more changes count: a version that reaches into the session from before was replaced, or an earlier
-        generation had a version there.
+        The condition is true if a version that begins within the session was replaced, or begins before the time closed when
+        the version came; if an earlier generation had a version there; and, if `touching`, if a version that reaches into the
+        session from before was replaced.
         """
         start, end = (_quoted(each) for each in (self.keys[-1], self.end))
         same = "".join(f"v.{each} = s.{each} AND " for each in map(_quoted, self.keys[:-1]))
