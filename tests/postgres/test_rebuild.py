@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch, until, word_count
 
 from txbatch import Count, Max, OpaqueState, Topology
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.corrections.rebuild import Behind, Rebuild, Swapped, Watched

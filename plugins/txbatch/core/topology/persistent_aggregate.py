@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.aggregates.counting import Histogram
-from txbatch.core.aggregates.merge import ADD, GREATEST, Merger, Partial, RowMerge
+from txbatch.core.aggregates.merge import ADD, GREATEST, Partial, RowMerge
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field
 from txbatch.core.records.where import Condition
