@@ -47,7 +47,7 @@ class ValueColumn:
 
 # What a partial says beside its values, where a `remove` is defined: whether the key's value before the batch goes,
 # and whether records of the key count.
-MARKS = tuple(
+FLAGS = tuple(
     ValueColumn(name, name, PartialColumn("", "boolean", GREATEST, f"bool_or({name})"))
     for name in ("removed", "counted")
 )
@@ -154,13 +154,13 @@ class PersistentAggregate:
 
     @property
     def removable(self) -> bool:
-        """True if records may remove keys; then partials carry `MARKS`."""
+        """True if records may remove keys; then partials carry `FLAGS`."""
         return self.remove is not None
 
     @cached_property
     def partial_columns(self) -> tuple[ValueColumn, ...]:
         """The columns of a partial: values, and marks where keys may be removed."""
-        return self.columns + (MARKS if self.removable else ())
+        return self.columns + (FLAGS if self.removable else ())
 
     @property
     def merges(self) -> tuple[RowMerge, ...]:
