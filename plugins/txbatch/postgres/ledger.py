@@ -212,11 +212,11 @@ class PostgresLedger:
             parameters = {**_ids(assignment), "token": assignment.token, "lease_seconds": self.lease_seconds}
             return connection.execute(query("renew_lease"), parameters).first() is not None
 
-    def keep_lease(self, batch: Batch, run: Run) -> bool:
+    def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
         """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
         with transaction(self.engine) as connection:
             ids = {"topology": batch.topology, "txid": batch.txid}
-            return connection.execute(query("keep_lease"), {**ids, **self._lease(run)}).first() is not None
+            return connection.execute(query("renew_waiting_lease"), {**ids, **self._lease(run)}).first() is not None
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""

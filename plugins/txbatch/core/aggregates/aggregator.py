@@ -12,17 +12,8 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.aggregates.merge import (
-    ADD,
-    DECIMAL_DIGITS_MAX,
-    GREATEST,
-    LEAST,
-    Merge,
-    Merger,
-    Partial,
-    RowMerge,
-    Total,
-)
+from txbatch.core.aggregates.merge import ADD, DECIMAL_DIGITS_MAX, GREATEST, LEAST, Merge, Partial, RowMerge, Total
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import (
     EXACT,

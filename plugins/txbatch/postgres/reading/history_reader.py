@@ -42,7 +42,7 @@ _MEMORY = "256MB"
 Key = Sequence[str]
 
 
-class PastReader(LedgerReader):
+class HistoryReader(LedgerReader):
     """Reads what states were. Every method is one transaction that sees one state of things.
 
     UnknownName for an unknown state; TerminalError for one whose past is not kept, and for keys as for `query`. `jobs` has those
