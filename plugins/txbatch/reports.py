@@ -22,7 +22,7 @@ from txbatch.direct.queries import answers
 from txbatch.launch.job_search import jobs_above
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.reading.multi_get import look_up, multi_get
 
 Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Version")
@@ -169,7 +169,7 @@ class Reports:
     def __init__(self, of: settings.Settings) -> None:
         self._engine = connect(of.database_url, application_name="txbatch reports")
         self._warehouses = Warehouses(of.warehouse_url)
-        self._reader = PastReader(self._engine, self._warehouses, jobs_above(self._engine, Path.cwd()))
+        self._reader = HistoryReader(self._engine, self._warehouses, jobs_above(self._engine, Path.cwd()))
 
     @classmethod
     def open(cls) -> Self:

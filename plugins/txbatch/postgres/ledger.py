@@ -219,11 +219,11 @@ class PostgresLedger:
             parameters = {**_ids(assignment), "token": assignment.token, "lease_seconds": self.lease_seconds}
             return connection.execute(query("renew_lease"), parameters).first() is not None
 
-    def keep_lease(self, batch: Batch, run: Run) -> bool:
+    def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
         """Renew the lease of a waiting run. Return False if the run no longer looks after the open batch (R6)."""
         with transaction(self.engine) as connection:
             ids = {"topology": batch.topology, "txid": batch.txid}
-            return connection.execute(query("keep_lease"), {**ids, **self._lease(run)}).first() is not None
+            return connection.execute(query("renew_waiting_lease"), {**ids, **self._lease(run)}).first() is not None
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record the error of a failed attempt."""

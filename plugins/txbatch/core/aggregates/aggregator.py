@@ -18,11 +18,11 @@ from txbatch.core.aggregates.merge import (
     GREATEST,
     LEAST,
     Merge,
-    Merger,
     Partial,
     RowMerge,
     Total,
 )
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import (
     InvalidArgument,
     MissingPart,

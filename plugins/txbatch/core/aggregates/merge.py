@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from enum import StrEnum
-from functools import reduce
 from typing import Any, ClassVar
 
 from txbatch.core.errors import OutOfRange
@@ -64,6 +63,11 @@ class RowMerge(ABC):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def word(self) -> str:
+        """The merge in the words of who defines a value."""
+        return str(self)
 
     @abstractmethod
     def rows(self, left: Partial, right: Partial) -> Partial:
@@ -133,6 +137,7 @@ class Add(Merge):
     """The sum; a total beyond bigint or decimal(38) is a BadRecord, and never wraps."""
 
     name = "add"
+    word = "summed"
 
     def both(self, left: Any, right: Any) -> Any:
         if isinstance(left, Decimal) or isinstance(right, Decimal):
@@ -166,6 +171,7 @@ class Least(Merge):
     """The smaller value, as Spark and PostgreSQL compare: strings by their bytes, NaN above all numbers."""
 
     name = "least"
+    word = "smallest"
 
     def both(self, left: Any, right: Any) -> Any:
         return min(left, right, key=order)
@@ -204,6 +210,7 @@ class GreatestBy(RowMerge):
     """Two columns, of the record whose first is greatest: ties are settled by the second, null below all. No first: no record."""
 
     name = "greatest_by"
+    word = "of the greatest"
     width = 2
     _beats, _descends = ">", " DESC"
 
@@ -236,6 +243,7 @@ class LeastBy(GreatestBy):
     """The same of the record whose first is least: ties are settled by the least second, null above all."""
 
     name = "least_by"
+    word = "of the least"
     _beats, _descends = "<", ""
 
     def _first(self, found: Sequence[Partial]) -> Partial:
@@ -310,53 +318,6 @@ def merge_named(name: str) -> RowMerge | None:
     if sized and sized[1] in _SIZED:
         return _SIZED[sized[1]](int(sized[2]))
     return MERGES.get(name)
-
-
-def grouped(merges: Sequence[RowMerge]) -> Iterator[tuple[RowMerge, slice]]:
-    """Yield the merges of a row's columns, and which columns each is of.
-
-    >>> [merge.name for merge, _ in grouped([ADD, LEAST_BY, LEAST_BY, ADD])]
-    ['add', 'least_by', 'add']
-    """
-    at = 0
-    while at < len(merges):
-        yield merges[at], slice(at, at + merges[at].width)
-        at += merges[at].width
-
-
-class Merger:
-    """The `combine` of a whole row of partial columns: of two rows, the same to be merged further, or all rows of one key."""
-
-    def __init__(self, merges: Sequence[RowMerge]) -> None:
-        self._groups = list(grouped(merges))
-
-    def __call__(self, left: Partial, right: Partial) -> Partial:
-        """Return both as one; BadRecord for what the columns cannot hold."""
-        return self.checked(self.on_the_way(left, right))
-
-    def on_the_way(self, left: Partial, right: Partial) -> Partial:
-        """Return both as one, to be merged further: what is too large for its column may become smaller again."""
-        return tuple(value for merge, at in self._groups for value in merge.rows(left[at], right[at]))
-
-    def checked(self, row: Partial) -> Partial:
-        """Return a row that is to be stored; BadRecord for what the columns cannot hold."""
-        for merge, at in self._groups:
-            merge.check(row[at])
-        return row
-
-    def whole(self, rows: Iterable[Partial]) -> Partial:
-        """Return all rows of a key as one, whatever their order; BadRecord for what the columns cannot hold."""
-        return self.checked(reduce(self.on_the_way, rows))
-
-
-def folded_columns(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:
-    """Return a PostgreSQL aggregate over all rows of one key, for each of its columns."""
-    return [sql for merge, at in grouped(merges) for sql in merge.rows_sql(columns[at])]
-
-
-def hashed(merges: Sequence[RowMerge], columns: Sequence[str], types: Sequence[str]) -> list[str]:
-    """Return the same for columns of these types, in no order of rows where none is needed."""
-    return [sql for merge, at in grouped(merges) for sql in merge.hashed_sql(columns[at], types[at])]
 
 
 def _extreme(type: str, function: str, of_boolean: str) -> str | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.aggregates.counting import Histogram
-from txbatch.core.aggregates.merge import ADD, GREATEST, Merger, Partial, RowMerge
+from txbatch.core.aggregates.merge import ADD, GREATEST, Partial, RowMerge
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import OutOfPlace
 from txbatch.core.records.fields import Field
 from txbatch.core.records.where import Condition
@@ -46,7 +47,7 @@ class ValueColumn:
 
 # What a partial says beside its values, where a `remove` is defined: whether the key's value before the batch goes,
 # and whether records of the key count.
-MARKS = tuple(
+FLAGS = tuple(
     ValueColumn(name, name, PartialColumn("", "boolean", GREATEST, f"bool_or({name})"))
     for name in ("removed", "counted")
 )
@@ -153,13 +154,13 @@ class PersistentAggregate:
 
     @property
     def removable(self) -> bool:
-        """True if records may remove keys; then partials carry `MARKS`."""
+        """True if records may remove keys; then partials carry `FLAGS`."""
         return self.remove is not None
 
     @cached_property
     def partial_columns(self) -> tuple[ValueColumn, ...]:
         """The columns of a partial: values, and marks where keys may be removed."""
-        return self.columns + (MARKS if self.removable else ())
+        return self.columns + (FLAGS if self.removable else ())
 
     @property
     def merges(self) -> tuple[RowMerge, ...]:

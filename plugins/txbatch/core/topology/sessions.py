@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Max
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import NameTaken, OutOfPlace
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ _MEMORY = "256MB"
 Key = Sequence[str]
 
 
-class PastReader(LedgerReader):
+class HistoryReader(LedgerReader):
     """Read the past of states. Every method is one transaction with one snapshot.
 
     Raise UnknownName if the state is unknown; TerminalError if the state's past is not kept, and for bad keys as in `query`.

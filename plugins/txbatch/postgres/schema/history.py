@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from txbatch.core.aggregates.merge import folded_columns
+from txbatch.core.aggregates.merger import folded_columns
 from txbatch.core.records.fields import free_name
 from txbatch.core.state.state import changes_columns
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from txbatch.core.aggregates.merge import hashed
+from txbatch.core.aggregates.merger import hashed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.expressions import listed, pg_name, sql_type
 from txbatch.postgres.schema.versions import Versions

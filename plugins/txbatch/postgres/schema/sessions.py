@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txbatch.core.aggregates.merge import hashed
+from txbatch.core.aggregates.merger import hashed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.postgres.database.expressions import listed, pg_name, sql_type

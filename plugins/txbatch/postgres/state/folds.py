@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from txbatch.core.aggregates.merge import RowMerge, folded_columns, merge_named
+from txbatch.core.aggregates.merge import RowMerge, merge_named
+from txbatch.core.aggregates.merger import folded_columns
 from txbatch.core.definition.stored import columns
 from txbatch.core.state.state import versions_name
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PersistentAggregate

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core import garbage
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.aggregates.python_combiner import ByPython, OwnCombiner
 from txbatch.core.topology.persistent_aggregate import ValueColumn
 from txbatch.postgres.database.engine import execute

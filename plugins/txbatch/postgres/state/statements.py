@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from txbatch.core.aggregates.merge import folded_columns, grouped
+from txbatch.core.aggregates.merger import folded_columns, grouped
 from txbatch.core.state.state import StateKind
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.postgres.database.expressions import (
