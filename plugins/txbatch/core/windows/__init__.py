@@ -1,4 +1,4 @@
-"""By which span of time records are counted together.
+"""Spans of time by which records are counted together.
 
-`window`, then `session_window`; `watermark` says when a window has ended.
+`window`, then `session_window`; `watermark` decides when a window has ended.
 """
