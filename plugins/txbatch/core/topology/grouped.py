@@ -55,13 +55,17 @@ class GroupedStream(Generic[Grouped]):
     keys: tuple[Field, ...]
 
     def min_by(self, name: str) -> Grouped:
-        """Keep the record of each group with the least value of this field, not null; of equal records the least by all
-        fields."""
+        """Keep of each group the record with the least value of this field; of equal records the least by all fields.
+
+        Null values are left out.
+        """
         return self._first(1, name, descending=False, known=True)
 
     def max_by(self, name: str) -> Grouped:
-        """Keep the record of each group with the greatest value of this field, not null; of equal records the least by all
-        fields."""
+        """Keep of each group the record with the greatest value of this field; of equal records the least by all fields.
+
+        Null values are left out.
+        """
         return self._first(1, name, descending=True, known=True)
 
     def first_n(self, number: int, by: str, *, descending: bool = False) -> Grouped:

@@ -94,9 +94,11 @@ class KeptWindows:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The windows that have left a state: windows with a start, and sessions with a last record, `before` a time. `windows`
-    and `records` are the numbers of windows, and of records in the windows; None if unknown. `txid` was the newest committed
-    txid when the last window left. The result of a call has only the windows removed by the call."""
+    """The windows that have left a state: windows with a start, and sessions with a last record, `before` a time.
+
+    `windows` and `records` are the numbers of windows, and of records in the windows; None if unknown. `txid` was the newest
+    committed txid when the last window left. The result of a call has only the windows removed by the call.
+    """
 
     kept: KeptWindows
     before: int
