@@ -251,7 +251,8 @@ CREATE VIEW report.attempts AS
 SELECT a.topology, a.txid, a.attempt_id, a.txid || ':' || a.attempt_id AS attempt, a.status, a.run,
        CASE WHEN a.error IS NULL OR has_schema_privilege('state', 'USAGE') THEN a.error
             ELSE 'not shown to who may not read quarantines: `txbatch grants OWNER WRITER READER --quarantine`' END AS error,
-       a.started_at, a.finished_at, a.finished_at - a.started_at AS duration, left(a.code, 12) AS code
+       a.started_at, a.finished_at, a.finished_at - a.started_at AS duration, left(a.code, 12) AS code,
+       substring(a.error FROM '^(TX[0-9]{3}) ') AS error_code
   FROM txbatch.attempt a;
 
 CREATE VIEW report.partitions AS
@@ -371,6 +372,7 @@ COMMENT ON COLUMN report.attempts.started_at IS 'When it began';
 COMMENT ON COLUMN report.attempts.finished_at IS 'When it ended, or was overtaken';
 COMMENT ON COLUMN report.attempts.duration IS 'How long it took';
 COMMENT ON COLUMN report.attempts.code IS 'Begin of the sha256 of the job file that ran';
+COMMENT ON COLUMN report.attempts.error_code IS 'The code of the error, which `txbatch explain` explains; null for an attempt without an error, or of a version without codes';
 COMMENT ON VIEW report.partitions IS 'What a batch read of a partition of its source, such as a file, or that it could not.';
 COMMENT ON COLUMN report.partitions.topology IS 'The pipeline';
 COMMENT ON COLUMN report.partitions.stream IS 'The stream of the topology';
@@ -487,7 +489,7 @@ BEGIN
         SELECT r.rebuild INTO running FROM txbatch.rebuild r JOIN txbatch.state s USING (topology)
          WHERE s.state = of_one_generation.state AND r.status = 'running';
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = format('state %L cannot be asked for its past here: the transaction began before %s; end it, and ask in a new one',
+            MESSAGE = format('TX708 (try again): state %L cannot be asked for its past here: the transaction began before %s; end it, and ask in a new one',
                              of_one_generation.state, COALESCE('rebuild ' || running || ' was swapped', 'its table became another'));
     END IF;
     RETURN true;
@@ -512,19 +514,19 @@ BEGIN
                    WHERE b.topology = of_topology AND b.status IN ('planned', 'emitted'));
     newest := COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = of_topology AND b.status = 'committed'), 0);
     IF horizon IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no state %L is known; SELECT state FROM report.state_coverage has them all', known_at.state);
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('TX401 (no retry helps): no state %L is known; SELECT state FROM report.state_coverage has them all', known_at.state);
     ELSIF known_at.txid BETWEEN open_from AND newest THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: txid %s is open, and what it counts would change the answer; ask %sonce txid %s is committed or aborted',
+            MESSAGE = format('TX709 (try again): state %L cannot be asked as of txid %s: txid %s is open, and what it counts would change the answer; ask %sonce txid %s is committed or aborted',
                              known_at.state, known_at.txid, open_from,
                              CASE WHEN horizon < open_from THEN format('for one of %s to %s, or ', horizon, open_from - 1) END, open_from);
     ELSIF known_at.txid IS NULL OR known_at.txid NOT BETWEEN 0 AND newest THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: the newest committed one is %s; ask for one of %s to %s', known_at.state,
+            MESSAGE = format('TX701 (no retry helps): state %L cannot be asked as of txid %s: the newest committed one is %s; ask for one of %s to %s', known_at.state,
                              COALESCE(known_at.txid::text, 'null'), newest, horizon, LEAST(open_from - 1, newest));
     ELSIF known_at.txid < horizon THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: retention has folded what it was before txid %s; ask for one of %s to %s',
+            MESSAGE = format('TX701 (no retry helps): state %L cannot be asked as of txid %s: retention has folded what it was before txid %s; ask for one of %s to %s',
                              known_at.state, known_at.txid, horizon, horizon, LEAST(open_from - 1, newest));
     END IF;
     PERFORM report.of_one_generation(known_at.state);
@@ -532,7 +534,7 @@ BEGIN
      WHERE s.state = known_at.state AND r.swapped_txid >= known_at.txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: rebuild %s counted all anew after txid %s, and has what is later; %s',
+            MESSAGE = format('TX701 (no retry helps): state %L cannot be asked as of txid %s: rebuild %s counted all anew after txid %s, and has what is later; %s',
                              known_at.state, known_at.txid, swapped.rebuild, swapped.swapped_txid,
                              CASE WHEN swapped.dropped_at IS NULL
                                   THEN format('ask report_past_%s.%I(%s) for what was shown then', swapped.rebuild,
@@ -706,7 +708,7 @@ BEGIN
     END IF;
     IF why IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L before rebuild %s cannot be asked as of txid %s: %s', COALESCE(known_before.state, 'null'),
+            MESSAGE = format('TX701 (no retry helps): state %L before rebuild %s cannot be asked as of txid %s: %s', COALESCE(known_before.state, 'null'),
                              COALESCE(known_before.rebuild::text, 'null'), COALESCE(known_before.txid::text, 'null'), why);
     END IF;
     IF (gone ->> 'txid')::bigint > known_before.txid THEN
@@ -736,7 +738,7 @@ BEGIN
     IF asked IN ('on', 'off') THEN
         RETURN asked = 'on';
     ELSIF asked <> 'auto' THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('txbatch.far_back is %L', asked),
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('TX806 (no retry helps): txbatch.far_back is %L', asked),
             HINT = 'Set it to on, off or auto.';
     END IF;
     counted_by := (SELECT s.topology FROM txbatch.state s WHERE s.state = far_back.state);
@@ -774,7 +776,7 @@ CREATE FUNCTION report.by_its_job(state text) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-        MESSAGE = format('state %L merges values by Python of its job, which SQL cannot run: what it was is told with that alone', state),
+        MESSAGE = format('TX703 (no retry helps): state %L merges values by Python of its job, which SQL cannot run: what it was is told with that alone', state),
         HINT = format('Ask `txbatch as-of %s TXID` in the project''s folder, or Reports.as_of in Python; report.%I has what each batch contributed.',
                       state, state || '_changes');
 END

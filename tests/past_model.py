@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.state.update import Change
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate

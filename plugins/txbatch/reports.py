@@ -22,7 +22,7 @@ from txbatch.direct.queries import answers
 from txbatch.launch.job_search import jobs_above
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.reading.multi_get import look_up, multi_get
 
 Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Version")
@@ -95,9 +95,10 @@ class Restatement:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a txid, written `7:2` in `attempt`; `code` is the begin of the sha256 of the job file that ran.
+    """One try at a txid, written `7:2` in `attempt`. The columns are the columns of `report.attempts`.
 
-    The columns are those of `report.attempts`.
+    `code` is the begin of the sha256 of the job file that ran. `error_code` is the code of `error`, such as TX402: `error` is
+    hidden from roles that may not read quarantines, `error_code` is not.
     """
 
     topology: str
@@ -111,6 +112,7 @@ class Attempt:
     finished_at: datetime | None
     duration: timedelta | None
     code: str | None
+    error_code: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Reports:
     def __init__(self, of: settings.Settings) -> None:
         self._engine = connect(of.database_url, application_name="txbatch reports")
         self._warehouses = Warehouses(of.warehouse_url)
-        self._reader = PastReader(self._engine, self._warehouses, jobs_above(self._engine, Path.cwd()))
+        self._reader = HistoryReader(self._engine, self._warehouses, jobs_above(self._engine, Path.cwd()))
 
     @classmethod
     def open(cls) -> Self:

@@ -420,7 +420,7 @@ UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs =>
    AND status IN ('planned', 'emitted')
 RETURNING txid;
 
--- keep_lease --
+-- renew_waiting_lease --
 -- The run waits, and is alive; no row when another looks after the batch, or it is over.
 UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
  WHERE topology = :topology AND txid = :txid AND lease_run = :run AND status IN ('planned', 'emitted')

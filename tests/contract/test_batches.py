@@ -446,14 +446,14 @@ def test_who_waits_keeps_its_batch_as_long_as_it_is_its(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 30}))
     batch = backing.initialize(topology, "waits")
     backing.end_leases()
-    assert not backing.ledger.keep_lease(batch, run("another"))
-    assert backing.ledger.keep_lease(batch, run("waits"))
+    assert not backing.ledger.renew_waiting_lease(batch, run("another"))
+    assert backing.ledger.renew_waiting_lease(batch, run("waits"))
     assert backing.ledger.batch("word_count", 1).lease_live
     backing.end_leases()
     assert backing.initialize(topology, "heir").lease_run == "heir"
-    assert not backing.ledger.keep_lease(batch, run("waits"))
+    assert not backing.ledger.renew_waiting_lease(batch, run("waits"))
     backing.ledger.abort("word_count", 1, "wrong")
-    assert not backing.ledger.keep_lease(batch, run("heir"))
+    assert not backing.ledger.renew_waiting_lease(batch, run("heir"))
 
 
 # ---- completeness (R7)

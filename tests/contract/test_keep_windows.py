@@ -25,7 +25,7 @@ from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.kept_windows import KeptWindows
 from txbatch.core.upstream.look_ups import export
-from txbatch.run.windows import describe_windows, leave
+from txbatch.run.window_retention import describe_windows, leave
 
 pytestmark = pytest.mark.rule("R30")
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "keep_windows").glob("*.json"))

@@ -32,7 +32,8 @@ from support import ListSpout, code, manifest_of, record_batch, run, staged
 import txbatch
 from txbatch.core import errors
 from txbatch.core.aggregates.aggregator import PartialColumn, required
-from txbatch.core.aggregates.merge import Merge, Merger
+from txbatch.core.aggregates.merge import Merge
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.apart import ApartStatus, LastWriter, LedgerView
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
 from txbatch.core.records.fields import Field

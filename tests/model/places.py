@@ -16,7 +16,8 @@ from twin.rebuild import MemoryRebuilds
 from twin.retention import MemoryRetention
 
 from txbatch import Topology
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.corrections.rebuild import Rebuilds
 from txbatch.core.corrections.retention import Retention
 from txbatch.core.state.fold import Contribution, fold, last_changed

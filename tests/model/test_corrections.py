@@ -18,7 +18,7 @@ from model.places import Place, Real, Twin
 from sizes import some_of
 from sqlalchemy import Engine
 
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import BatchKind, BatchStatus
 from txbatch.core.protocol import planning
 from txbatch.core.state.fold import fold

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from support import LogSpout
 
 from txbatch import Avg, Count, Max, OpaqueState, Topology
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.update import Change
 from txbatch.postgres.database.engine import execute

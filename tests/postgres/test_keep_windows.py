@@ -18,7 +18,7 @@ from txbatch.core.corrections.verify import Outcome
 from txbatch.core.errors import UnknownName
 from txbatch.postgres.corrections import window_retention
 from txbatch.postgres.corrections.verify import PostgresBooks
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 
@@ -90,7 +90,7 @@ def test_what_a_rebuild_replaced_is_told_without_what_had_left_it(backing: Postg
     visits = left(backing)
     visits.counts("6", a=[300])
     assert isinstance(backing.rebuilds.swap(rebuilds(visits, {**four_again(), 6: [300]}), visits.topology), Swapped)
-    reader, told = PastReader(backing.engine), "begin before 2026-01-05 03:00 UTC have left"
+    reader, told = HistoryReader(backing.engine), "begin before 2026-01-05 03:00 UTC have left"
     assert [row["window_start"] for row in reader.as_of("visits", 4)] == [at(180)]
     assert told in (reader.told_without("visits", 4) or "")
     assert reader.told_without("visits", 5) is None
@@ -98,7 +98,7 @@ def test_what_a_rebuild_replaced_is_told_without_what_had_left_it(backing: Postg
 
 def test_why_of_a_window_that_has_left_says_so(backing: Postgres) -> None:
     left(backing)
-    reader = PastReader(backing.engine)
+    reader = HistoryReader(backing.engine)
     gone = r"has no key '2026-01-05 01:00:00\+00,x' any more, .*state 'visits' that begin before 2026-01-05 03:00 UTC have left"
     with pytest.raises(UnknownName, match=gone):
         reader.why("visits", ["2026-01-05 01:00:00+00", "x"])
@@ -110,7 +110,7 @@ def test_why_of_a_window_that_has_left_says_so(backing: Postgres) -> None:
 def test_what_it_was_is_told_without_them_and_with_a_warning(backing: Postgres) -> None:
     visits = left(backing)
     visits.counts("6", a=[300])
-    reader = PastReader(backing.engine)
+    reader = HistoryReader(backing.engine)
     assert [row["window_start"] for row in reader.as_of("visits", 4)] == [at(180)]
     assert reader.told_without("visits", 4) == (
         "as of txid 4 it is told without that: the windows of state 'visits' that begin before 2026-01-05 03:00 UTC have left "

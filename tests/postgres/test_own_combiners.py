@@ -22,7 +22,7 @@ from txbatch.direct.emitter import partials_of
 from txbatch.postgres.corrections import restate_preview
 from txbatch.postgres.corrections.retention import Retention
 from txbatch.postgres.corrections.verify import PostgresBooks
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.state import python_merge
 
 Record = tuple[str | None, int | None]
@@ -63,7 +63,7 @@ def test_reports_show_what_it_is_finished_to(bench: Bench) -> None:
 
 @pytest.mark.rule("R19")
 def test_without_its_job_there_is_what_each_batch_contributed(bench: Bench, engine: Engine) -> None:
-    reader = PastReader(engine)
+    reader = HistoryReader(engine)
     why = reader.why("own", ("dog",))
     assert [(each["txid"], each["values"]["far"]) for each in why["versions"]] == [(1, 6), (2, 0)]
     assert why["equal"] is None
@@ -92,7 +92,7 @@ def test_what_it_was_is_told_with_its_job(bench: Bench, engine: Engine) -> None:
     assert bench.commit(
         bench.ledger.record_manifests([(assignment, manifest_of(bench.topology, assignment, again))])[0], again
     )
-    reader = PastReader(engine, jobs=lambda topology: bench.topology)
+    reader = HistoryReader(engine, jobs=lambda topology: bench.topology)
     was = [("cat", 0, ["cat"], 2, 1), ("dog", 6, ["dog"], 4, 1)]
     then = [was[0], ("dog", 8, ["dog"], Decimal("5.666667"), 2), ("emu", None, ["emu"], None, 2)]
     now = [("dog", 4, ["dog"], 7, 3), then[2], ("fox", 0, ["fox"], 2, 3)]

@@ -21,7 +21,7 @@ from support import LogSpout, word_count
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.errors import TerminalError
 from txbatch.core.state.update import Change
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.schema.state_tables import drop
 
 STATES = {"opaque": OpaqueState, "transactional": TransactionalState, "non_transactional": NonTransactionalState}
@@ -184,7 +184,7 @@ def test_a_state_without_rows_answers_as_others_do(engine: Engine, way: str) -> 
     stream = topology.new_stream("in", LogSpout({"a": 1}))
     stream.group_by("word").persistent_aggregate(OpaqueState("by word"), n=Count())
     stream.persistent_aggregate(OpaqueState("all"), n=Count())
-    bench, reader = Bench(engine, topology), PastReader(engine)
+    bench, reader = Bench(engine, topology), HistoryReader(engine)
     asked = [f'{function}_{state}"({{}})' for function in ("as_of", "corrected") for state in ("by word", "all")]
     asked += ["as_of_by word\"({}) WHERE word = 'a'", 'changes_by word"(0, {})', 'changes_all"({}, 0)']
 
@@ -232,7 +232,7 @@ def test_a_skip_above_what_is_open_is_no_txid_to_ask_as_of(engine: Engine) -> No
     bench.whole(words(dog=1), "1")
     emitted = [bench.emitted(words(dog=10**number), f"{number + 1}") for number in (1, 2)]
     bench.ledger.skip("word_count", emitted[0].txid, "a test")
-    reader, (at,) = PastReader(engine), bench.rows("SELECT clock_timestamp()")[0]
+    reader, (at,) = HistoryReader(engine), bench.rows("SELECT clock_timestamp()")[0]
     assert bench.rows("SELECT txid, final FROM report.batches WHERE kind = 'skip'") == [(4, False)]
     told = "cannot be asked as of txid 4: txid 3 is open, and what it counts would change the answer"
     told += "; ask for one of 0 to 2, or once txid 3 is committed or aborted"

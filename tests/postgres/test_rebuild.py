@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch, until, word_count
 
 from txbatch import Count, Max, OpaqueState, Topology
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.corrections.rebuild import Behind, Rebuild, Swapped, Watched
@@ -29,7 +29,7 @@ from txbatch.postgres.corrections import swap
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.migrate import migrations
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.schema import state_tables
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
@@ -542,7 +542,7 @@ def test_as_of_before_a_swap_is_what_reports_showed_then_and_after_it_what_they_
     )
     bench.whole(words(man=1, dog=1), "1")
     bench.whole(words(man=1), "2")
-    rebuilding, reader = Rebuilding(bench), PastReader(bench.engine)
+    rebuilding, reader = Rebuilding(bench), HistoryReader(bench.engine)
     rebuilding.count(counted(man=5), counted(man=2, cat=1))
     assert rebuilding.swap() == Swapped(2)
     rebuilding.commit(counted(man=1), "3")

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 from support import LogSpout, code, record_batch, staged
 
 from txbatch import Count, NonTransactionalState, OpaqueState, Topology, TransactionalState
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.state import update
 from txbatch.core.state.state import OpaqueValue, StateKind

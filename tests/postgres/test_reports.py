@@ -15,7 +15,7 @@ from support import LogSpout, manifest_of, run, word_count
 from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Sum, Topology
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.transaction import Batch, Interval, Run
-from txbatch.core.errors import DefinitionError, SchemaMismatch
+from txbatch.core.errors import DefinitionError, NotItsTurn, SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 
@@ -209,7 +209,7 @@ def test_batches_and_attempts(bench: Bench) -> None:
     aborted = bench.emitted(words(dog=1), "2")
     bench.ledger.abort("word_count", aborted.txid, "wrong day")
     failed = bench.planned("3")
-    bench.ledger.fail_attempt(bench.ledger.start_attempt(failed, run("3"), "code"), "it fell over")
+    bench.ledger.fail_attempt(bench.ledger.start_attempt(failed, run("3"), "code"), str(NotItsTurn("t waits")))
     listed = (
         "SELECT txid, kind, status, final, attempts, records, keys, run_id, reason FROM report.batches ORDER BY txid"
     )
@@ -218,11 +218,11 @@ def test_batches_and_attempts(bench: Bench) -> None:
         (2, "ordinary", "aborted", False, 1, None, None, "2", "wrong day"),
         (3, "ordinary", "planned", False, 1, None, None, "3", None),
     ]
-    attempts = "SELECT attempt, status, run, error, finished_at IS NULL FROM report.attempts ORDER BY txid, attempt_id"
+    attempts = "SELECT attempt, status, run, error, error_code, finished_at IS NULL FROM report.attempts ORDER BY 1"
     assert bench.rows(attempts) == [
-        ("1:1", "committed", "1", None, False),
-        ("2:1", "superseded", "2", None, False),
-        ("3:1", "failed", "3", "it fell over", False),
+        ("1:1", "committed", "1", None, None, False),
+        ("2:1", "superseded", "2", None, None, False),
+        ("3:1", "failed", "3", "TX402 (try again): t waits", "TX402", False),
     ]
     (duration,) = bench.rows("SELECT duration FROM report.batches WHERE txid = 1")[0]
     assert duration.total_seconds() >= 0

@@ -13,7 +13,7 @@ from support import LogSpout
 from txbatch import Count, OpaqueState, Sum, Topology, session_window
 from txbatch.core.corrections.verify import Outcome
 from txbatch.postgres.corrections.verify import PostgresBooks
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 
 pytestmark = pytest.mark.rule("R27")
 DAY = datetime(2026, 11, 24, tzinfo=UTC)
@@ -95,7 +95,7 @@ def test_why_has_all_versions_that_begin_within_a_session(bench: Bench) -> None:
 
 @pytest.mark.rule("R19")
 def test_all_pieces_of_a_session_are_compared_with_what_batches_contributed(bench: Bench) -> None:
-    reader, key = PastReader(bench.engine), ("x", "2026-11-24 00:00:00+00")
+    reader, key = HistoryReader(bench.engine), ("x", "2026-11-24 00:00:00+00")
     told = reader.why("sessions", key)
     assert (told["equal"], len(told["versions"]), told["values"]["visits"]) == (True, 3, 7)
     (row,) = reader.as_of("sessions", 1, [key])

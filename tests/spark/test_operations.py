@@ -29,7 +29,7 @@ from txbatch import (
     Sum,
     Topology,
 )
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import Run
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.protocol.ledger import Head

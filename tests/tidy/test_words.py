@@ -14,7 +14,30 @@ from pathlib import Path
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 POINTING = frozenset(
-    "it its they them that those these this one ones other others what which who whose so such as there else otherwise".split()
+    [
+        "it",
+        "its",
+        "they",
+        "them",
+        "that",
+        "those",
+        "these",
+        "this",
+        "one",
+        "ones",
+        "other",
+        "others",
+        "what",
+        "which",
+        "who",
+        "whose",
+        "so",
+        "such",
+        "as",
+        "there",
+        "else",
+        "otherwise",
+    ]
 )
 # Shorter sentences have too few words for a share.
 WORDS_MIN = 9

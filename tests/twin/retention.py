@@ -12,7 +12,8 @@ from typing import Any
 
 from twin.asked import looked_up, rebuilding
 from txbatch import failpoints
-from txbatch.core.aggregates.merge import Merger, RowMerge, merge_named
+from txbatch.core.aggregates.merge import RowMerge, merge_named
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.corrections import retention
 from txbatch.core.corrections.retention import Final, FoldableVersion, Folded, Past, Slice

@@ -31,7 +31,8 @@ from txbatch import (
     TopN,
     Variance,
 )
-from txbatch.core.aggregates.merge import ADD, BIGINT_MAX, BIGINT_MIN, LEAST, Merger
+from txbatch.core.aggregates.merge import ADD, BIGINT_MAX, BIGINT_MIN, LEAST
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import EXACT, Field
 from txbatch.core.records.sql import spark_name

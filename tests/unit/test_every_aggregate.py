@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.stored import columns
 from txbatch.direct.emitter import partials_of

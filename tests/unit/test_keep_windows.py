@@ -13,7 +13,7 @@ from txbatch.core.definition.keep_policy import describe_policy, kept_windows
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.kept_windows import KeptWindows, Left, describe_time
-from txbatch.run import windows
+from txbatch.run import window_retention
 
 pytestmark = pytest.mark.rule("R30")
 AT = datetime(2026, 1, 5, 10, 20, tzinfo=UTC)
@@ -142,14 +142,14 @@ def test_what_has_left_is_not_let_go_again() -> None:
 
 def test_how_it_is_told() -> None:
     row = {"state": "hourly", "keep": "1 hour", "which": "that begin before noon", "windows": 3, "records": None}
-    assert windows.describe_windows({**row, "waits_for": HORIZON}) == (
+    assert window_retention.describe_windows({**row, "waits_for": HORIZON}) == (
         f"state 'hourly': its windows that begin before noon have left, 3 of them now; what is older than that waits for "
         f"{HORIZON}"
     )
-    assert windows.describe_windows({**row, "waits_for": None, "dry_run": True}) == (
+    assert window_retention.describe_windows({**row, "waits_for": None, "dry_run": True}) == (
         "state 'hourly': its windows that begin before noon would leave, that is 3"
     )
-    assert windows.describe_windows({**row, "which": None, "waits_for": None}) == (
+    assert window_retention.describe_windows({**row, "which": None, "waits_for": None}) == (
         "state 'hourly': its windows stay for 1 hour once they have ended, and none has left"
     )
     assert (describe_time(TIME), describe_time(TIME + 1_000_000)) == ("2026-01-05 10:20 UTC", "2026-01-05 10:20:01 UTC")

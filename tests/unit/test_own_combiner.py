@@ -9,7 +9,7 @@ import pytest
 from every_aggregate import Span, Weighted, Words, every_aggregate
 
 from txbatch import CombinerAggregator, Count, FixedBatchSpout, OpaqueState, Topology
-from txbatch.core.aggregates.merge import folded_columns
+from txbatch.core.aggregates.merger import folded_columns
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError
 from txbatch.core.records.python_types import misfit

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txbatch.core.aggregates.merge import ADD as SUM
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.state.state import StateKind
 from txbatch.core.state.update import Change, Combine, Updater, apart, in_ledger
 

@@ -10,7 +10,7 @@ from support import LogSpout, word_count
 
 from txbatch import OpaqueState, PartitionUnreadable, SpoutKind
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Restate, Run
-from txbatch.core.errors import DefinitionError, TerminalError, TransientError, UnknownName
+from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, UnknownName
 from txbatch.core.protocol.restate import check_topology
 from txbatch.core.sources.spout import Metadata
 from txbatch.memory.application import MemoryApplication
@@ -35,7 +35,10 @@ class Words(LogSpout):
         ((name, range_),) = plan["partitions"].items()
         if name in self.away:
             raise PartitionUnreadable(f"{name} is away")
-        return [(word,) for word in self.words[name][range_["start"] : range_["end"]]]
+        words = self.words[name][range_["start"] : range_["end"]]
+        if "secret" in words:
+            raise BadRecord("'secret' is no word; mend the source")
+        return [(word,) for word in words]
 
 
 class Case:
@@ -130,6 +133,20 @@ def test_a_restate_that_cannot_be_finished_keeps_no_batch_back(case: Case) -> No
     aborted = case.ledger.batch("word_count", 4)
     assert aborted.status is BatchStatus.ABORTED
     assert [(batch.txid, batch.position) for batch in case.restate(3, accept_missing=True)] == [(6, 3)]
+
+
+def test_the_reason_of_an_aborted_restate_shows_no_record(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All readers may read reasons; only some may read records, in the quarantine and in errors of attempts."""
+    case.spout.words["a"][0] = "secret"
+    with pytest.raises(BadRecord, match="secret"):
+        case.restate(1)
+    case.spout.words["a"] += ["dog"]
+    case.spout.lengths["a"] += 1
+    abort, reasons = case.ledger.abort, list[str]()
+    monkeypatch.setattr(case.ledger, "abort", lambda name, txid, why: reasons.append(why) or abort(name, txid, why))
+    list(case.runner.run())
+    assert case.ledger.batch("word_count", 3).status is BatchStatus.ABORTED
+    assert reasons == ["a record of the batch cannot be counted; report.attempts has the error"]
 
 
 def test_the_next_run_finishes_what_a_killed_restate_began(case: Case) -> None:

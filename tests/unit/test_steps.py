@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from support import ListSpout, run, word_count
 
 from txbatch import Count
 from txbatch.core.batch.transaction import Assignment, Batch
-from txbatch.core.errors import SchemaMismatch, TransientError
+from txbatch.core.errors import (
+    BadFunction,
+    EmissionFailed,
+    FunctionFailed,
+    OutcomeUnknown,
+    PartitionUnreadable,
+    QuarantineFull,
+    SchemaMismatch,
+    SparkFailed,
+    TerminalError,
+    TransientError,
+    TxbatchError,
+    Unexpected,
+)
 from txbatch.core.topology.topology import Topology
+from txbatch.launch.driver import _fail
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob
+from txbatch.orchestration.airflow import failing_as_airflow
 from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder, Staging
 
@@ -86,3 +104,51 @@ def test_a_job_that_was_edited_since_is_compared_before_it_is_emitted(tmp_path: 
         steps.emit_batch(batch, run("1"), submit)
     assert codes == ([] if changed else ["edited"])
     assert ledger.batch("word_count", 1).fence == (0 if changed else 1)
+
+
+CLASSES = [
+    *(BadFunction, FunctionFailed, PartitionUnreadable, QuarantineFull, SparkFailed, TerminalError, TransientError),
+    OutcomeUnknown,
+]
+
+
+def failing(tmp_path: Path, ledger: MemoryLedger, submit: Callable[[AttemptFolder], None]) -> None:
+    """Emit a batch by a job whose driver does this, before spark-submit fails."""
+    topology = word_count(ListSpout(5))
+    steps = Steps(
+        MemoryJob(topology), ledger, Staging(tmp_path.as_uri()), MemoryRunLocks(), lambda *_, **__: nullcontext()
+    )
+    batch = steps.initialize_transaction(run("1"))
+    assert isinstance(batch, Batch)
+
+    def submitted(folder: Any, _: object) -> None:
+        submit(folder)
+        raise EmissionFailed("spark-submit ended with 1")
+
+    steps.emit_batch(batch, run("1"), submitted)
+
+
+@pytest.mark.parametrize("made", CLASSES)
+def test_an_error_of_sparks_driver_keeps_its_code_on_its_way(tmp_path: Path, made: type[TxbatchError]) -> None:
+    """To the task, which fails by its class, to the ledger and to the run's note; the code is there once."""
+    ledger, pushed = MemoryLedger(), dict[str, str]()
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
+    failed = AirflowFailException if issubclass(made, TerminalError) else made
+    with pytest.raises(failed) as error, failing_as_airflow(context):
+        failing(tmp_path, ledger, lambda folder: _fail(folder, made(f"txid 1: {TransientError('no word')}")))
+    told = f"{made.code} ({made.kind}): txid 1: no word"
+    assert (type(error.value), str(error.value)) == (failed, told)
+    assert pushed == {"txbatch": f"failed: {told}"}
+    with ledger.transaction() as tables:
+        assert [attempt.error for attempt in tables.attempts.values()] == [told]
+
+
+@pytest.mark.parametrize("says", ["no word", "TX198 (try again): no word"])
+@pytest.mark.parametrize(("kind", "made"), [("terminal", Unexpected), ("transient", EmissionFailed)])
+def test_an_error_without_a_code_of_this_version_keeps_its_kind(
+    tmp_path: Path, kind: str, made: type[TxbatchError], says: str
+) -> None:
+    """As an older or a newer txbatch may have written it."""
+    with pytest.raises(made) as error:
+        failing(tmp_path, MemoryLedger(), lambda folder: folder.write_error(kind, says))
+    assert (type(error.value), str(error.value)) == (made, f"{made.code} ({made.kind}): no word")

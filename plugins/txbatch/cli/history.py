@@ -15,7 +15,7 @@ from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import how_many, one_line
 from txbatch.launch.job_search import jobs_above
-from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.tables import plain
 
 # As many partitions or files of a batch are named; --json has all.
@@ -85,9 +85,9 @@ def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bo
     return rows if keys else rows[:limit]
 
 
-def _reader() -> PastReader:
+def _reader() -> HistoryReader:
     engine = database.migrated(database.start_database())
-    return PastReader(engine, jobs=jobs_above(engine, Path.cwd()))
+    return HistoryReader(engine, jobs=jobs_above(engine, Path.cwd()))
 
 
 def show_why(rows: list[dict[str, Any]], limit: int = LIMIT) -> None:

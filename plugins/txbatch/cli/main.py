@@ -34,34 +34,32 @@ from txbatch.cli.verify import verify
 from txbatch.core.errors import UsageError
 from txbatch.places import in_checkout
 
-ORDER = (
-    *(
-        "init",
-        "run",
-        "follow",
-        "plan",
-        "status",
-        "batches",
-        "query",
-        "ask",
-        "why",
-        "as-of",
-        "psql",
-        "abort",
-        "restate",
-        "verify",
-        "gc",
-        "change",
-        "rebuild",
-        "doctor",
-        "explain",
-        "up",
-        "down",
-        "migrate",
-        "grants",
-        "drop",
-    ),
-    "demo",
+# In the order in which people come to need them; `demo` comes last.
+COMMANDS: tuple[click.Command, ...] = (
+    init,
+    run,
+    follow,
+    plan,
+    status,
+    batches,
+    query,
+    ask,
+    why,
+    as_of,
+    psql,
+    abort,
+    restate,
+    verify,
+    gc,
+    change,
+    rebuild,
+    doctor,
+    explain,
+    up,
+    down,
+    migrate,
+    grants,
+    drop,
 )
 EPILOG = (
     """\b
@@ -97,11 +95,10 @@ def usage_errors_coded() -> Iterator[None]:
 
 
 class ByUse(click.Group):
-    """Lists its commands in the order in which one comes to need them, what they do in whole."""
+    """Lists its commands in the order in which they were added, what they do in whole."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        first = [name for name in ORDER if name in self.commands]
-        return first + [name for name in self.commands if name not in first]
+        return list(self.commands)
 
     def make_context(self, *given: Any, **named: Any) -> click.Context:
         with usage_errors_coded():
@@ -129,6 +126,10 @@ def main(verbose: bool) -> None:
     logging.getLogger("txbatch").setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
+for each in COMMANDS:
+    main.add_command(each)
+
+
 @main.group()
 @click.pass_context
 def demo(context: click.Context) -> None:
@@ -145,18 +146,6 @@ def _settings_of_demos(home: Path) -> settings.Settings:
     return demo_settings(home)
 
 
-for each in (init, run, follow, plan, status, batches, query, psql, abort, drop, doctor, up, down, migrate):
-    main.add_command(each)
-main.add_command(ask)
-main.add_command(restate)
-main.add_command(verify)
-main.add_command(gc)
-main.add_command(change)
-main.add_command(rebuild)
-main.add_command(explain)
-main.add_command(grants)
-main.add_command(why)
-main.add_command(as_of)
 for each in (status, batches, query, psql):
     demo.add_command(each)
 

@@ -17,7 +17,7 @@ from txbatch.core.state.keep import Keep
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.retention import Retention
 from txbatch.postgres.corrections.window_retention import PostgresWindows
-from txbatch.run import windows
+from txbatch.run import window_retention
 from txbatch.run.retention import waiting
 from txbatch.wiring import open_collector
 
@@ -62,7 +62,7 @@ def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_
     rows = [collector.one(topology, keep, dry_run=dry_run)] if topology else list(collector.all(dry_run=dry_run))
     for row in rows:
         for each in row.get("left", ()):
-            click.echo(f"{row['topology']}: {windows.describe_windows(each)}", err=True)
+            click.echo(f"{row['topology']}: {window_retention.describe_windows(each)}", err=True)
         if row.get("waits_for"):
             click.echo(waiting(row), err=True)
     return rows

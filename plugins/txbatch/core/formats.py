@@ -1,10 +1,10 @@
 """The formats of what is stored as JSON: a process may meet what a newer txbatch wrote, and must not guess at it.
 
->>> check_format("words: the plan of txid 7", {"format": 2}, newest=2)
+>>> check_format("the plan of txid 7", {"format": 2}, newest=2)
 2
->>> check_format("txid 7", {"format": 2}, newest=1)
+>>> check_format("the plan of txid 7", {"format": 3}, newest=2)  # doctest: +ELLIPSIS
 Traceback (most recent call last):
-txbatch.core.errors.corrections.NewerFormat: TX609 (no retry helps): txid 7 has format 2, this txbatch reads 1: update this txbatch
+txbatch...NewerFormat: TX609 (no retry helps): the plan of txid 7 has format 3, this txbatch reads 1 to 2: update this txbatch
 """
 
 from __future__ import annotations

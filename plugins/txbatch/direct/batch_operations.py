@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.records.comparing import grouped_by, key_of, order_of
 from txbatch.core.records.fields import Field

@@ -16,7 +16,7 @@ from txbatch.core.errors import EmissionFailed, NewerFormat, TransientError
 from txbatch.core.protocol.bulk import BATCHES_MAX, as_one_assignment
 from txbatch.core.topology.topology import Topology
 from txbatch.spark.aggregate import BatchAggregator
-from txbatch.spark.bulk import FusedReader, open_bulk, partials_of_each
+from txbatch.spark.bulk import BulkReader, open_bulk, partials_of_each
 from txbatch.spark.driver_memory import TooMuch
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
@@ -156,7 +156,7 @@ def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) 
 
 
 def _write_partials(
-    topology: Topology, attempts: Sequence[Attempt], readers: Mapping[str, FusedReader], tables: Tables
+    topology: Topology, attempts: Sequence[Attempt], readers: Mapping[str, BulkReader], tables: Tables
 ) -> dict[int, dict[str, StagedState]]:
     """Write the partials of every state and batch, state by state; then the source is looked at: it must be unchanged."""
     txids = [assignment.attempt.txid for _, assignment in attempts]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch import failpoints
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.apart import (
     ApartStatus,
     Apply,

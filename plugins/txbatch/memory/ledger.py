@@ -222,7 +222,7 @@ class MemoryLedger:
             self._lease(tables, now)
             return True
 
-    def keep_lease(self, batch: Batch, run: Run) -> bool:
+    def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
         """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
         with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)

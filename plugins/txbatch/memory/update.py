@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import Batch, BatchKind
 from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.errors import Incomplete

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import BatchKind, BatchStatus, Metadata
 from txbatch.core.errors import UnknownName
 from txbatch.core.records.fields import free_name

@@ -14,7 +14,7 @@ from txbatch.core.topology.topology import checked_topology_name
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
 from txbatch.orchestration.dag import BESIDE, RETRIES
-from txbatch.run import windows
+from txbatch.run import window_retention
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -86,5 +86,5 @@ def _told(row: Mapping[str, Any]) -> str:
     waits = f", waits for {row['waits_for']}" if row.get("waits_for") else ""
     if "versions" not in row:
         return f"{row['topology']}: kept {row['keep']}{waits}"
-    left = "".join(f", {windows.describe_windows(each)}" for each in row.get("left", ()))
+    left = "".join(f", {window_retention.describe_windows(each)}" for each in row.get("left", ()))
     return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{waits}{left}"

@@ -73,7 +73,7 @@ class TurnTrigger(BaseTrigger):
     def _over(self, ledger: PostgresLedger) -> bool:
         try:
             if self.own is not None:
-                ledger.keep_lease(ledger.batch(self.topology, self.own), Run(self.run_name))
+                ledger.renew_waiting_lease(ledger.batch(self.topology, self.own), Run(self.run_name))
             return self._fires(ledger)
         except TransientError:
             return False

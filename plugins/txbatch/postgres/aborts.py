@@ -1,4 +1,4 @@
-"""What ends a batch without its commit: abort, which frees its records, and skip, which gives them up (R16)."""
+"""End a batch without a commit: abort frees the batch's records, skip gives the records up (R16)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from txbatch.postgres.tables import batches, offsets
 
 
 def abort(connection: Connection, warehouses: Warehouses, topology: str, txid: int, why: str) -> Batch:
-    """Free an uncommitted batch's records. TerminalError for a committed one."""
+    """Free the records of an uncommitted batch. Raise TerminalError if the batch is committed."""
     ids: dict[str, Any] = {"topology": topology, "txid": txid}
     batches.lock_topology(connection, topology)  # no plan builds on the batch meanwhile
     batch = batches.lock_batch(connection, **ids)
@@ -30,7 +30,7 @@ def abort(connection: Connection, warehouses: Warehouses, topology: str, txid: i
 def skip(
     connection: Connection, warehouses: Warehouses, topology: str, txid: int, why: str, partition: str | None
 ) -> Batch:
-    """Abort a batch and give its records up, by a txid of its own that counts them as read. Raises as `Ledger.skip` does."""
+    """Abort a batch and count the batch's records as read, by a new txid. Raise the same errors as `Ledger.skip`."""
     ids: dict[str, Any] = {"topology": topology, "txid": txid}
     batches.lock_topology(connection, topology)
     batch = batches.lock_batch(connection, **ids)
@@ -54,7 +54,7 @@ def skip(
 
 
 def abandon(connection: Connection, warehouses: Warehouses, abandoned: Batch, run: Run) -> bool:
-    """Abort an abandoned batch; return False if it cannot be, as a warehouse has rows of it."""
+    """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
     try:
         _free(connection, warehouses, abandoned, f"abandoned by {abandoned.lease_run}; {run.name} found it so")
     except HalfCommitted:
@@ -63,7 +63,7 @@ def abandon(connection: Connection, warehouses: Warehouses, abandoned: Batch, ru
 
 
 def _free(connection: Connection, warehouses: Warehouses, batch: Batch, reason: str) -> None:
-    """The batch's records are free, once nothing of it is left in a state apart."""
+    """Take back all rows in states apart, then free the batch's records."""
     warehouses.take_back(connection, batch)
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
     connection.execute(query("supersede_attempts"), ids)

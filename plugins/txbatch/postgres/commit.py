@@ -1,6 +1,6 @@
 """The commit: state rows, contributions, offsets and the batch's record change in one transaction, or not at all (R10).
 
-What may be committed is decided by `core.protocol.decisions.check_commit`; here it is carried out.
+`core.protocol.decisions.check_commit` decides whether a batch may be committed; `commit` carries the decision out.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def commit_batch(
 ) -> Committed:
     """Apply the newest attempt of a batch whose row is locked; the caller commits.
 
-    `attempt` names the attempt whose partials were read: by now a newer one may have begun (R5).
-    States in other databases are written last and are committed there before this returns (R21).
+    `attempt` names the attempt whose partials were read: by now a newer attempt may have begun (R5). States in other
+    databases are written last, and are committed there before `commit_batch` returns (R21).
     """
     assignment, manifest = batches.newest_attempt(connection, batch)
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
@@ -70,7 +70,7 @@ def commit_batch(
 
 
 def _replaced(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest) -> int | None:
-    """Return the version whose place a restate takes, the one that counts just now; None for a batch that is none (R17)."""
+    """Return the version that a restate replaces: the current version (R17). Return None if the batch is no restate."""
     streams = topology.numbered
     if batch.kind is not BatchKind.RESTATE:
         check_base(batch, streams, lambda: record_numbers.bases(connection, batch.topology, streams))

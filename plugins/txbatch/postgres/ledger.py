@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: reads rows under locks, asks `core.protocol.decisions`, writes what it decided.
+"""The ledger in PostgreSQL: read rows under locks, ask `core.protocol.decisions`, write the decision.
 
 Locks are always taken in the order topology, batch, state keys (R1).
 """
@@ -65,14 +65,14 @@ class PostgresLedger:
 
     @property
     def upstream(self) -> PostgresUpstream:
-        """What it tells of its states to topologies that read them."""
+        """The ledger's view of states, for topologies that read them."""
         return PostgresUpstream(self.engine, self.jobs)
 
     def register(self, topology: Topology, job: str) -> None:
-        """Make the topology known and create the tables of its states.
+        """Store the topology and create the tables of its states.
 
-        Raises SchemaMismatch when it has history and is defined otherwise than that, or a state is another topology's
-        (R2, R23).
+        Raise SchemaMismatch if the topology has history and another definition, or if another topology has the state (R2,
+        R23).
         """
         with transaction(self.engine) as connection:
             check_server(connection)
@@ -91,24 +91,26 @@ class PostgresLedger:
                 log.warning("%s", one_line(error))
 
     def check_definition(self, topology: Topology, job: str) -> None:
-        """SchemaMismatch when `register` would refuse it for what the ledger knows. Changes nothing, takes no lock."""
+        """Raise SchemaMismatch if `register` would refuse the definition by the ledger's rows. Changes nothing, takes no lock."""
         with transaction(self.engine) as connection:
             definitions.check(connection, topology, job)
 
     def redefinitions(self, topology: Topology) -> list[Redefinition]:
-        """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing."""
+        """Return the differences between the topology and its stored definition, with the effect of each; empty if there are
+        none.
+        """
         with transaction(self.engine) as connection:
             return redefinitions(topology, definitions.known(connection, topology))
 
     def check_change(self, topology: Topology, job: str) -> None:
-        """Raise what `change` would be refused for as things stand; changes nothing."""
+        """Raise the error that `change` would raise now; change nothing."""
         with transaction(self.engine) as connection:
             changes.check(connection, topology, job, definitions.known(connection, topology))
 
     def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
-        """Apply a changed definition to what is counted, all of it or nothing; return what has changed.
+        """Apply a changed definition to the counted states, all of the definition or nothing; return the changes.
 
-        Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open.
+        Raise SchemaMismatch if a part needs a rebuild, ChangeTooEarly if a batch is open.
         """
         with transaction(self.engine) as connection:
             name = definitions.name_of(connection, topology)
@@ -117,38 +119,41 @@ class PostgresLedger:
             return changes.change(connection, topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
-        """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""
+        """Raise IntervalNotOver if the interval is not over by the database's clock, IntervalTaken if a batch has a part of
+        it.
+        """
         with transaction(self.engine) as connection:
             check_interval(connection, topology, interval)
 
     def head(self, topology: str, run: Run) -> Head:
-        """How things stand for this run, in one snapshot and without a lock."""
+        """Return the topology's head for a run, in one snapshot and without a lock."""
         return self.heads(topology, [run])[0]
 
     def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
-        """The same for each of several runs, in one snapshot."""
+        """Return the topology's head for each of several runs, in one snapshot."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             return batches.heads(connection, topology, runs)
 
     def last_txid(self, topology: str) -> int:
-        """Return the highest txid that was ever used, 0 before the first."""
+        """Return the highest txid ever used; 0 before the first."""
         with transaction(self.engine) as connection:
             return batches.last_txid(connection, topology)
 
     def closed_to(self, topology: str) -> Mapping[str, int]:
-        """Return by state up to when its windows are closed (R26)."""
+        """Return, by state, the time up to which windows are closed (R26)."""
         with transaction(self.engine) as connection:
             return event_time.closed_to(connection, topology)
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
-        """Store the next txid with its metadata (R1); None when the head moved since it was read."""
+        """Store the next txid with its metadata (R1). Return None if the head has moved since the caller read the head."""
         found = self.plan_many(head, [(run, metadata)], topology)
         return None if found is None else found[0]
 
     def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
-        """Store the next txids, each planned after the one before (R1); None when the head moved since it was read.
+        """Store the next txids, each planned after the txid before (R1). Return None if the head has moved since the caller
+        read it.
 
-        One behind the first that is refused ends it.
+        Storing ends at the first refused plan; if the very first plan is refused, the error is raised.
         """
         failpoints.hit("initialize.before_lock")
         with transaction(self.engine) as connection:
@@ -166,10 +171,10 @@ class PostgresLedger:
             return list(batches.batches(connection, "batches_between", **between))
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
+        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).
 
-        Returns None when the batch was aborted, is final, is looked after again, or is being committed: the caller reads
-        the head again. A batch that cannot be aborted, as a warehouse has rows of it, is taken over as well.
+        Return None if the batch was aborted, is final, is looked after again, or is being committed: then the caller reads
+        the head again. If a warehouse has rows of a batch and the batch cannot be aborted, the batch is taken over as well.
         """
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         with suppress(LeaseHeld), transaction(self.engine) as connection:
@@ -185,13 +190,15 @@ class PostgresLedger:
         return None
 
     def note_wait(self, batch: Batch, run: Run) -> None:
-        """Let others see that this run, which has no batch yet, waits for that one's end."""
+        """Show to others that a run without a batch waits for the end of the given batch."""
         with transaction(self.engine) as connection:
             ids = {"topology": batch.topology, "txid": batch.txid, "run": run.name}
             connection.execute(query("note_wait"), ids)
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
+        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if the batch is
+        final.
+        """
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         failpoints.hit("attempt.before_lock")
         with transaction(self.engine) as connection:
@@ -207,26 +214,26 @@ class PostgresLedger:
             return assignment
 
     def renew_lease(self, assignment: Assignment) -> bool:
-        """Say that the attempt's run is alive; False when it is no longer the newest attempt of an open batch."""
+        """Renew the lease of the attempt's run. Return False if the attempt is no longer the newest attempt of an open batch."""
         with transaction(self.engine) as connection:
             parameters = {**_ids(assignment), "token": assignment.token, "lease_seconds": self.lease_seconds}
             return connection.execute(query("renew_lease"), parameters).first() is not None
 
-    def keep_lease(self, batch: Batch, run: Run) -> bool:
-        """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
+    def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
+        """Renew the lease of a waiting run. Return False if the run no longer looks after the open batch (R6)."""
         with transaction(self.engine) as connection:
             ids = {"topology": batch.topology, "txid": batch.txid}
-            return connection.execute(query("keep_lease"), {**ids, **self._lease(run)}).first() is not None
+            return connection.execute(query("renew_waiting_lease"), {**ids, **self._lease(run)}).first() is not None
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
-        """Record why an attempt failed."""
+        """Record the error of a failed attempt."""
         with transaction(self.engine) as connection:
             connection.execute(query("fail_attempt"), {**_ids(assignment), "error": one_line(error)})
 
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Take the work of attempts, by ascending txids: all of it, or nothing and raise as of the first refused.
+        """Store the manifests of attempts, by ascending txids: all of them, or none.
 
-        Raises StaleAttempt (R5), Incomplete (R7).
+        Raise the error of the first refused attempt: StaleAttempt (R5), Incomplete (R7).
         """
         with transaction(self.engine) as connection:
             return [self._recorded(connection, assignment, manifest) for assignment, manifest in recorded]
@@ -246,34 +253,38 @@ class PostgresLedger:
         return batches.batch_from(batches.one(connection, "batch_emitted", **_ids(assignment), **lease))
 
     def batch(self, topology: str, txid: int) -> Batch:
-        """One batch; UnknownName when there is none."""
+        """Return one batch. Raise UnknownName if the ledger has no such batch."""
         with transaction(self.engine) as connection:
             return batches.batch(connection, topology, txid)
 
     def version(self, topology: str, txid: int) -> PositionVersion:
-        """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+        """Return the current version of a txid's position. Raise UnknownName if the txid is unknown."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             return batches.version(connection, topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
-        """The newest attempt of a batch and its manifest, if it has one."""
+        """Return the newest attempt of a batch, and the attempt's manifest or None."""
         with transaction(self.engine) as connection:
             return batches.newest_attempt(connection, batch)
 
     def committed_by(self, topology: str, run: Run) -> Batch | None:
-        """The last batch that this run brought to its commit, its own or one that it adopted."""
+        """Return the last batch that a run committed, its own or an adopted batch."""
         with transaction(self.engine) as connection:
             found = batches.batches(connection, "committed_by", topology=topology, run=run.name)
             return found[0] if found else None
 
     def committed_by_each(self, topology: str, prefix: str) -> list[int]:
-        """Return the txids that runs named so, and a number, brought to their commits, own and adopted ones, in order."""
+        """Return, in order, the txids committed by runs named `prefix` and a number: their own batches and adopted batches."""
         with transaction(self.engine) as connection:
             given = {"topology": topology, "prefix": prefix}
             return list(connection.execute(query("committed_by_each"), given).scalars())
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
+        """Return the lowest txid above `above` that is not aborted and had no success, of a run whose name begins with
+        `prefix`.
+
+        Return None if there is no such txid.
+        """
         with transaction(self.engine) as connection:
             given = {"topology": topology, "prefix": prefix, "above": above}
             found = connection.execute(query("oldest_unfinished"), given).mappings().first()
@@ -283,7 +294,7 @@ class PostgresLedger:
         return Unfinished(batch.txid, _run_of(batch, found))
 
     def turn_of(self, topology: str, txid: int) -> int | None:
-        """The lowest txid below this one that is not final: it waits for that one (R6)."""
+        """Return the lowest txid below the given txid that is not final: the given txid waits for the end of that txid (R6)."""
         with transaction(self.engine) as connection:
             return cast(
                 "int | None", batches.one(connection, "neighbours", topology=topology, txid=txid)["open_before"]
@@ -294,9 +305,8 @@ class PostgresLedger:
     ) -> Committed:
         """Apply the partials of the attempt that `batch` names, in one transaction (R10).
 
-        `partials` maps each state to Arrow record batches. `run` may end an older commit of its own that does not go on.
-        Raises StaleAttempt, NotItsTurn, BrokenChain, Incomplete,
-        StateAhead; OutcomeUnknown when the answer to COMMIT is lost.
+        `partials` maps each state to Arrow record batches. `run` may end a stalled older commit of its own. Raise
+        StaleAttempt, NotItsTurn, BrokenChain, Incomplete, StateAhead; OutcomeUnknown if the answer to COMMIT is lost.
         """
         failpoints.hit("commit.before_lock")
         with transaction(self.engine) as connection:
@@ -308,7 +318,7 @@ class PostgresLedger:
             return commit_batch(connection, self.warehouses, topology, now, batch, partials)
 
     def success(self, topology: str, txid: int) -> bool:
-        """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
+        """Note that success ran; return True the first time. Raise TerminalError if the txid is not committed (R8)."""
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
             if connection.execute(query("succeed"), ids).first() is not None:
@@ -317,17 +327,17 @@ class PostgresLedger:
             return False
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
-        """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
+        """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
         failpoints.hit("abort.before_lock")
         with transaction(self.engine) as connection:
             return aborts.abort(connection, self.warehouses, topology, txid, why)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
-        """Abort a batch and give its records up, by a txid of its own that counts them as read (R16).
+        """Abort a batch and count the batch's records as read, by a new txid (R16).
 
-        Of a partition alone, the others are free, and its run plans them anew. Raises as `given_up` does, TerminalError for a
-        committed batch, NotItsTurn while a lower txid is open, BrokenChain or IntervalTaken when the records are another
-        batch's by now.
+        If `partition` is given, the records of all other partitions are free, and the batch's run plans them again. Raise the
+        same errors as `given_up`, TerminalError if the batch is committed, NotItsTurn if a lower txid is open, BrokenChain or
+        IntervalTaken if another batch has the records by now.
         """
         with transaction(self.engine) as connection:
             return aborts.skip(connection, self.warehouses, topology, txid, why, partition)
@@ -342,7 +352,7 @@ def _ids(assignment: Assignment) -> dict[str, Any]:
 
 
 def _run_of(batch: Batch, found: RowMapping) -> Run:
-    """The run that looked after a batch."""
+    """Return the run that looked after a batch."""
     if batch.restate is not None:
         return Run(found["run"], restate=batch.restate)
     interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
@@ -358,6 +368,6 @@ def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[M
 
 
 def _next_txids(connection: Connection, topology: str) -> list[int]:
-    """The txids that a state which joins now may be committed at first: the oldest in flight, and the next."""
+    """Return the txids at which a new state may be committed first: the oldest txid in flight, and the next txid."""
     in_flight = [batch.txid for batch in batches.batches(connection, "open_batches", topology=topology)]
     return [*in_flight[:1], batches.last_txid(connection, topology) + 1]

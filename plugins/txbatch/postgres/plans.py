@@ -1,4 +1,4 @@
-"""Stores the next txids with what each reads (R1, R2): all that a call plans by a few statements, however many they are.
+"""Store the next txids with their plans (R1, R2): all plans of a call by a few statements, however many plans there are.
 
 The caller holds the lock of the topology, and commits.
 """
@@ -27,9 +27,9 @@ Row = dict[str, Any]
 
 
 def store(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_seconds: int) -> int:
-    """Store plans up to the first that is refused, one after the other; return the last txid.
+    """Store plans one after the other, up to the first refused plan; return the last txid.
 
-    Raises what the very first is refused for.
+    If the very first plan is refused, raise the reason.
     """
     may = list(decisions.before_refused(plans, _check(connection, head.topology, [run for run, _ in plans])))
     last = head.next_txid + len(may) - 1
@@ -45,12 +45,12 @@ def store(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_se
 
 
 def check_interval(connection: Connection, topology: str, interval: Interval) -> None:
-    """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""
+    """Raise IntervalNotOver if the interval is not over by the database's clock, IntervalTaken if a batch has a part of it."""
     _taken(connection, topology, [interval]).take(interval)
 
 
 def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
-    """Return what refuses an interval that may not be planned, and a restate of what may not be counted again."""
+    """Return a function that refuses an interval that may not be planned, and a restate that may not be counted."""
     intervals = [run.interval for run in runs if run.interval]
     taken = _taken(connection, topology, intervals) if intervals else None
     left = batches.windows_left(connection, topology) if intervals else {}
@@ -67,7 +67,7 @@ def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callab
 
 
 def _taken(connection: Connection, topology: str, asked: Sequence[Interval]) -> decisions.TakenIntervals:
-    """Return the intervals that batches have, as far as these reach."""
+    """Return the intervals of batches that overlap the span of the given intervals."""
     between = {"interval_start": min(each.start for each in asked), "interval_end": max(each.end for each in asked)}
     found = connection.execute(query("overlapping_intervals"), {"topology": topology, **between})
     intervals = [Interval(row.start, row.end) for row in found]
@@ -75,7 +75,7 @@ def _taken(connection: Connection, topology: str, asked: Sequence[Interval]) -> 
 
 
 def _rows(head: Head, plans: Iterable[RunPlan]) -> Iterator[Row]:
-    """Yield what is stored of each plan, by the names of the statements' parameters."""
+    """Yield the row to store for each plan, by the names of the statements' parameters."""
     prev_txid = head.prev_txid
     for txid, (run, metadata) in enumerate(plans, head.next_txid):
         again, interval = run.restate, run.interval if run.restate is None else None
@@ -97,7 +97,7 @@ def _rows(head: Head, plans: Iterable[RunPlan]) -> Iterator[Row]:
 
 
 def _in_pieces(found: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield rows, as many at once as go by one statement."""
+    """Yield rows in lists: one statement takes a whole list."""
     piece, size = list[Row](), 0
     for row in found:
         more = len(row["plans"])

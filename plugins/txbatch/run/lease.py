@@ -57,7 +57,9 @@ def batches_kept(
     ledger: Ledger, batches: Sequence[tuple[Batch, Run]], repeat: Repeat = repeat
 ) -> AbstractContextManager[None]:
     """Context manager. The same of several batches; of one that is final by then there is nothing to renew."""
-    renewals = [(f"{batch.topology} {batch.txid}", partial(ledger.keep_lease, batch, run)) for batch, run in batches]
+    renewals = [
+        (f"{batch.topology} {batch.txid}", partial(ledger.renew_waiting_lease, batch, run)) for batch, run in batches
+    ]
     return _renewing(renewals, ledger, repeat)
 
 

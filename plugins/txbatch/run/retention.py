@@ -10,7 +10,7 @@ from txbatch.core.corrections.retention import Past, Retention
 from txbatch.core.corrections.window_retention import Windows
 from txbatch.core.errors import InvalidRetention, NotFoldable
 from txbatch.core.state.keep import Keep, describe_keep
-from txbatch.run.windows import leave
+from txbatch.run.window_retention import leave
 
 
 class StagingCleaner(Protocol):

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.errors import PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
+from txbatch.core.errors import (
+    BadRecord,
+    PartitionUnreadable,
+    QuarantineFull,
+    StaleAttempt,
+    TerminalError,
+    TxbatchError,
+)
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.bulk_size import JobSize
 from txbatch.core.protocol.ledger import Unfinished
@@ -64,7 +71,7 @@ class UnfinishedBatches:
             if run.restate is None or isinstance(error, StaleAttempt):
                 raise
             log.warning("%s: txid %s is aborted: %s", batch.topology, batch.txid, error)
-            self.steps.ledger.abort(batch.topology, batch.txid, str(error))
+            self.steps.ledger.abort(batch.topology, batch.txid, _reason(error))
             return []
 
     def _succeeded_late(self, batch: Batch) -> list[Batch]:
@@ -74,3 +81,10 @@ class UnfinishedBatches:
         except TxbatchError as error:
             log.warning("%s", error)
             return []
+
+
+def _reason(error: TxbatchError) -> str:
+    """Return why a batch is aborted. All readers see the reason, so the reason has no text that may show a record."""
+    if isinstance(error, BadRecord | QuarantineFull):
+        return "a record of the batch cannot be counted; report.attempts has the error"
+    return str(error)

@@ -34,13 +34,13 @@ _PIECE, _START, _END = "_txbatch_piece", "_txbatch_start", "_txbatch_end"
 @contextmanager
 def open_bulk(
     spark: SparkSession, stream: Stream, as_one: Assignment, attempts: Sequence[Assignment]
-) -> Iterator[FusedReader]:
+) -> Iterator[BulkReader]:
     """Context manager. Yield a reader of one stream of several batches, and close its emitter when the block ends."""
     with emitter_of(stream, as_one) as emitter:
-        yield FusedReader(spark, stream, as_one, emitter, attempts)
+        yield BulkReader(spark, stream, as_one, emitter, attempts)
 
 
-class FusedReader(BatchReader):
+class BulkReader(BatchReader):
     """Reads one stream of several batches through one emitter, by one plan. `each` has a reader of every batch by its txid."""
 
     several = True

@@ -1,7 +1,7 @@
-"""CombinerAggregator: what one batch contributes to a key, and how contributions combine.
+"""CombinerAggregator: the contribution of a batch to a key, and how contributions combine.
 
-An aggregate is one class. It keeps one or more partial columns, each of which names its merge: Spark, PostgreSQL and the
-in-memory twin follow that to the last digit.
+An aggregate is a class. An aggregate keeps at least one partial column, and each column names its merge. Spark, PostgreSQL and
+the in-memory twin follow the merge to the last digit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from txbatch.core.aggregates.merge import (
     GREATEST,
     LEAST,
     Merge,
-    Merger,
     Partial,
     RowMerge,
     Total,
 )
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import (
     InvalidArgument,
     MissingPart,
@@ -57,14 +57,17 @@ _NOT_FINITE = ", which no sum with a scale can hold; filter such records out in 
 
 @dataclass(frozen=True, slots=True)
 class PartialColumn:
-    """One stored column of an aggregate.
+    """A stored column of an aggregate.
 
-    `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch: one call of an
-    aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it, and `{rest}` for
-    what comes out of `rest`, a second call of the same records. With `each`, an
-    expression of a record, the records are first counted by that: `aggregate` is then one of `{value}` and `{number}`, how often
-    it is there. It is empty where Python of the job computes the column. With `smallest`, only so
-    many of the least values matter: `{value}` is then an array of some, among which they are.
+    `suffix` is appended to the value's name. `aggregate` is the Spark SQL that computes the column over a batch: one call of
+    an aggregate function, over the records for which `only` holds. In `shape`, `{}` stands for the result of the call, and
+    `{rest}` for the result of `rest`, a second call over the same records.
+
+    With `each`, an expression of a record, the records are first counted by the value of the expression. `aggregate` is then a
+    call on `{value}` and `{number}`, the count of the value. With `smallest`, only a number of the least values matter:
+    `{value}` is then an array of values, with the least among the values.
+
+    `aggregate` is empty if Python of the job computes the column.
     """
 
     suffix: str
@@ -78,32 +81,33 @@ class PartialColumn:
     rest: str = ""
 
     def spark(self, where: str | None = None) -> str:
-        """Return the Spark SQL of the column, over the records for which `where`, the name of a boolean column, is true."""
+        """Return the Spark SQL of the column, over records for which `where` is true; `where` is the name of a boolean column."""
         conditions = [each for each in (self.only, where) if each]
         filtered = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
         return self.shape.replace("{}", self.aggregate + filtered).replace("{rest}", self.rest + filtered)
 
     @property
     def exact(self) -> bool:
-        """True if the column's values are the same to the last digit in whatever order they merge."""
+        """True if the column's values are the same to the last digit in every order of merging."""
         return self.merge.exact(self.type)
 
     @property
     def total(self) -> Total:
-        """Return what is compared of the column between files and rows (R7)."""
+        """The total of the column that is compared between files and rows (R7)."""
         return self.merge.total(self.type)
 
 
 class CombinerAggregator:
     """Trident's CombinerAggregator: `init` of one record, `combine` of two partials, `zero`, and `finish` for reports.
 
-    `combine` must be associative and commutative, with `zero` its neutral element. `input` names the field, or None; `where` is
-    a condition, as for `filter`: other records are left out of this value. Where the state has history, `was` is the name that
-    the value had, and `since="now"` lets a new value count from the next txid on (R23).
+    `combine` must be associative and commutative, with `zero` its neutral element. `input` names the field, or is None.
+    `where` is a condition, as for `filter`: all other records are left out of this value. If the state has history, `was` is
+    the former name of the value, and `since="now"` lets a new value count from the next txid on (R23).
 
-    One of your own says in `partial` what a partial is, such as `"low double, high double"`: a tuple of these, which `init` and
-    `combine` return; null in all of them is that of no records, which neither `combine` nor `finish` ever sees. `result` is the
-    type of what `finish` makes of it, which need not be said where that is the only field as it is.
+    If you write your own aggregator, declare the fields of a partial in `partial`, for example `"low double, high double"`.
+    `init` and `combine` return a tuple of the fields. A tuple of nulls is the partial of no records; neither `combine` nor
+    `finish` ever gets a tuple of nulls. `result` is the type of the value of `finish`; leave `result` out if reports show a
+    single field unchanged.
     """
 
     partial: Fields | None = None
@@ -125,42 +129,42 @@ class CombinerAggregator:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The names of the fields that it reads."""
+        """The names of the fields that the aggregator reads."""
         return (self.input,) if self.input else ()
 
     @property
     def described(self) -> str:
-        """What is aggregated, as definitions and comments have it; two that count otherwise differ in it."""
+        """The aggregate in the words of definitions and comments. Aggregates that count differently have different words."""
         of = f" of {self.input}" if self.input else ""
         return f"{type(self).__name__}{of}{self.details}{described(self.where)}"
 
     @property
     def details(self) -> str:
-        """What else a partial depends on, with a blank before it; empty: nothing."""
+        """Further settings that change a partial, after a blank; empty without further settings."""
         return ""
 
     def columns_of(self, field: Callable[[str], Field]) -> tuple[PartialColumn, ...]:
-        """The partial columns, given the field of each name; DefinitionError when a type does not fit."""
+        """Return the partial columns, given the field of each name; DefinitionError if a type does not fit."""
         return self.columns(field(self.input) if self.input else None)
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
-        """The partial columns for an input of this type; DefinitionError when the type does not fit."""
+        """Return the partial columns for an input of this type; DefinitionError if the type does not fit."""
         raise MissingPart(f"{type(self).__name__} defines no partial columns")
 
     def init_of(self, record: Mapping[str, Any]) -> Partial:
-        """The partial of one record."""
+        """Return the partial of one record."""
         return self.init(record[self.input] if self.input else None)
 
     def init(self, value: Any) -> Partial:
-        """The partial of one record, given the value of its input field."""
+        """Return the partial of one record, given the value of its input field."""
         raise MissingPart(f"{type(self).__name__} defines no init")
 
     def zero(self) -> Partial:
-        """The partial of no records."""
+        """Return the partial of no records."""
         return (None,) if self.partial is None else (None,) * len(parse_fields(self.partial, arrays=True))
 
     def combine(self, left: Partial, right: Partial) -> Partial:
-        """The partial of two disjoint sets of records."""
+        """Return the partial of two disjoint sets of records."""
         columns = self.columns_of(lambda name: Field(name, self._any_type))
         return Merger([column.merge for column in columns])(left, right)
 
@@ -168,15 +172,15 @@ class CombinerAggregator:
     _any_type = "bigint"
 
     def finish(self, partial: Partial) -> Any:
-        """Return what a report shows for a partial."""
+        """Return the value of a partial in reports."""
         return partial[0]
 
     def finish_sql(self, columns: Sequence[str]) -> str:
-        """`finish` as a PostgreSQL expression over the quoted names of the partial columns."""
+        """Return SQL of PostgreSQL for `finish`, over the quoted names of the partial columns."""
         return columns[0]
 
     def result_type(self, field: Callable[[str], Field]) -> str:
-        """The type of `finish`, as a field of a stream, given the field of each name; DefinitionError when it can be none."""
+        """Return the type of `finish` in a stream, given the field of each name; DefinitionError if no field has the type."""
         columns = self.columns_of(field)
         if (
             len(columns) > 1
@@ -187,15 +191,15 @@ class CombinerAggregator:
         return checked_type(columns[0].type)
 
     def finish_spark(self, columns: Sequence[str], type: str) -> str | None:
-        """`finish` as a Spark expression over the quoted names of the partial columns; `type` is that of the result.
+        """Return Spark SQL for `finish`, over the quoted names of the partial columns; `type` is the type of the result.
 
-        None: Spark calls `finish` itself, of a row per key.
+        If None is returned, Spark calls `finish` itself, for a row per key.
         """
         return columns[0] if self.__class__.finish is CombinerAggregator.finish else None
 
 
 class Count(CombinerAggregator):
-    """Number of records; with an input, of those where it is not null."""
+    """Number of records; with an input, number of records with a value that is not null."""
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         return (PartialColumn("", "bigint", ADD, f"count({spark_name(input.name) if input else '1'})"),)
@@ -208,10 +212,10 @@ class Count(CombinerAggregator):
 
 
 class Sum(CombinerAggregator):
-    """Sum of the values that are not null; null when there are none.
+    """Sum of all values that are not null; null without values.
 
-    Integers sum as bigint, decimals as decimal(38, scale). Doubles have no exact sum: give `scale` (digits after the
-    point, the value is cast before summing) or say `approximate=True` (R18). With a `scale`, NaN and infinity are refused.
+    Integers sum as bigint, decimals as decimal(38, scale). Doubles have no exact sum: give `scale` (digits after the point,
+    the value is cast before summing) or set `approximate=True` (R18). With a `scale`, NaN and infinity are refused.
     """
 
     def __init__(
@@ -243,7 +247,7 @@ class Sum(CombinerAggregator):
     _any_type = "decimal(38,0)"
 
     def cast(self, value: Any) -> Any:
-        """The value as it is added: with a `scale` a decimal, rounded half up as Spark does; BadRecord for what is none."""
+        """Return the value to add: with a `scale` a decimal, rounded half up like in Spark. BadRecord if no decimal fits."""
         if value is None or self.scale is None:
             return value
         exact = Decimal(str(value))
@@ -258,7 +262,7 @@ class Sum(CombinerAggregator):
         )
 
     def _finite(self, field: Field) -> str:
-        """Return the field in Spark SQL, an error where a double has no decimal: Spark's own cast makes null of it (R24)."""
+        """Return Spark SQL for the field; an error for NaN and infinity, of which Spark's own cast makes null (R24)."""
         name = spark_name(field.name)
         if self.scale is None or field.type not in FLOATING_TYPES:
             return name
@@ -266,7 +270,7 @@ class Sum(CombinerAggregator):
         return f"if(abs({name}) < double('infinity'), {name}, if({name} is null, null, raise_error({told})))"
 
     def sum_type(self, input: Field) -> str:
-        """The type in which values are added; DefinitionError for what has no exact sum, and for a scale that it cannot have."""
+        """Return the type in which values are added; DefinitionError if the type has no exact sum, and for an invalid scale."""
         scale = decimal_scale(input.type)
         is_number = scale is not None or input.type in INTEGER_TYPES | FLOATING_TYPES
         if self.scale is not None and is_number:
@@ -292,7 +296,7 @@ class Sum(CombinerAggregator):
 
 
 class Avg(Sum):
-    """Mean of the values that are not null, kept as their sum and count; null when there are none."""
+    """Mean of all values that are not null, kept in a sum and a count; null without values."""
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         name = spark_name(required(self, input).name)
@@ -318,7 +322,7 @@ class Avg(Sum):
         return f"{total} / {divisor}" if self.approximate else f"{total}::numeric / {divisor}"
 
     def result_type(self, field: Callable[[str], Field]) -> str:
-        """A decimal with at least six digits after the point, as Spark divides; a double where it is approximate."""
+        """Return a decimal with at least six digits after the point, as Spark divides; a double if the mean is approximate."""
         scale = decimal_scale(self.columns_of(field)[0].type)
         return "double" if self.approximate and scale is None else f"decimal(38,{max(scale or 0, _AVG_SCALE_MIN)})"
 
@@ -331,7 +335,7 @@ class Avg(Sum):
 
 
 class Min(CombinerAggregator):
-    """Smallest value that is not null (strings by their bytes); null when there are none."""
+    """Smallest value that is not null (strings by their bytes); null without values."""
 
     merge: Merge = LEAST
     aggregate = "min"
@@ -345,14 +349,14 @@ class Min(CombinerAggregator):
 
 
 class Max(Min):
-    """Largest value that is not null (strings by their bytes); null when there are none."""
+    """Largest value that is not null (strings by their bytes); null without values."""
 
     merge = GREATEST
     aggregate = "max"
 
 
 def required(aggregator: CombinerAggregator, input: Field | None) -> Field:
-    """The input field of an aggregator that cannot do without."""
+    """Return the input field of an aggregator; MissingPart if the field is missing."""
     if input is None:
         raise MissingPart(f"{type(aggregator).__name__} needs the name of a field")
     return input

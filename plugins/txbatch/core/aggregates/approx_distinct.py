@@ -1,4 +1,4 @@
-"""ApproxCountDistinct and DistinctSketch: how many different values there are, by the smallest of their hashes."""
+"""ApproxCountDistinct and DistinctSketch: the number of different values, by the smallest of their hashes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _HASHES = 16**_DIGITS
 
 
 class ApproxCountDistinct(CombinerAggregator):
-    """How many different values there are that are not null: exactly below `2 ** lg_k` of them, then about.
+    """Number of different values that are not null: exact below `2 ** lg_k` values, approximate from `2 ** lg_k` on.
 
-    The `2 ** lg_k` smallest hashes of the values are kept, as in a theta sketch: where the last of them lies among all that there
-    can be says how many there are. The standard error is one by the root of that number, 2.2 % of 2,048 hashes.
+    The `2 ** lg_k` smallest hashes of the values are kept, as in a theta sketch. The position of the largest kept hash among
+    all possible hashes yields the number of values. The standard error is 1 divided by the square root of `2 ** lg_k`: 2.2 %
+    for 2,048 hashes.
     """
 
     def __init__(
@@ -79,10 +80,10 @@ class ApproxCountDistinct(CombinerAggregator):
 
 
 class DistinctSketch(ApproxCountDistinct):
-    """The same hashes as an array, with which `report.distinct_union` and its like calculate.
+    """The hashes of `ApproxCountDistinct` in an array, an argument of `report.distinct_union` and similar functions.
 
-    Behind all hashes that are smaller stands the number below which every hash of a value is there: the last that is kept, or,
-    where none was left out, one more than all that there can be.
+    The last number of the array is a bound: every hash of a value below the bound is in the array. The bound is the largest
+    kept hash. If no hash was left out, the bound is one more than the largest possible hash.
     """
 
     def finish(self, partial: Partial) -> Any:
@@ -99,7 +100,7 @@ class DistinctSketch(ApproxCountDistinct):
 
 
 def _text_sql(field: Field) -> str:
-    """Return the Spark SQL of a text that all equal values have, whatever their scale, and minus zero."""
+    """Return Spark SQL for a text that is the same for equal values, whatever their scale, and for zero and minus zero."""
     if field.type in FLOATING_TYPES:
         return text_sql(field).replace(spark_name(field.name), f"({spark_name(field.name)} + 0.0D)")
     if decimal_scale(field.type):

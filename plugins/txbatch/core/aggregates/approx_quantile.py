@@ -1,4 +1,4 @@
-"""ApproxQuantile: how many values lie in each of many narrow bins, which add up to the same in any order."""
+"""ApproxQuantile: the number of values in each of many narrow bins; the sums are the same in any order."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LOG_MIN, _LOG_MAX = -744.4, 709.78
 
 
 class ApproxQuantile(CombinerAggregator):
-    """A quantile of the values that are not null, such as 0.95, within a relative `error`; null when there are none.
+    """A quantile of all values that are not null, for example 0.95, within a relative `error`; null without values.
 
-    Values are counted in bins, each `(1 + error) / (1 - error)` as wide as the one below; the answer is the middle of that in
-    which the quantile lies. Zero, infinity and NaN, which is above all numbers, have bins of their own.
+    Values are counted in bins, each `(1 + error) / (1 - error)` as wide as the bin below. The result is the middle of the bin
+    in which the quantile lies. Zero, infinity and NaN have bins of their own; NaN is above all numbers.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""CollectSet: the values of a key, each once, so many at most."""
+"""CollectSet: the different values of a key, up to a limit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SIZE_MAX = 1_000
 
 
 class CollectSet(CombinerAggregator):
-    """The different values that are not null, in order, at most `limit`; null when there are none.
+    """The different values that are not null, in order, at most `limit`; null without values.
 
-    Where there are more, reports show the smallest, and a null behind them, which says that the set was cut.
+    If a key has more values, reports show the smallest values, and a null behind them: the set was cut.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class CollectSet(CombinerAggregator):
 
 
 def checked_size(of: str, size: object) -> int:
-    """Return how many values an aggregate keeps; DefinitionError when that is no such number."""
+    """Return the number of values that an aggregate keeps; DefinitionError for an invalid number."""
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= SIZE_MAX:
         raise InvalidArgument(f"{of} is {size!r}; give a whole number from 1 to {SIZE_MAX:,}")
     return size

@@ -1,4 +1,4 @@
-"""Aggregates that say of records whether, or how many: CountIf, BoolAnd, BoolOr, Histogram."""
+"""Aggregates that count records, or test whether a condition holds: CountIf, BoolAnd, BoolOr, Histogram."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGITS = Context(prec=DECIMAL_DIGITS_MAX)
 
 
 class CountIf(Count):
-    """Number of the records for which a condition holds, such as the name of a boolean field; null is not."""
+    """Number of records for which a condition holds, for example the name of a boolean field; null does not count."""
 
     def __init__(self, condition: Condition, *, was: str | None = None, since: str | None = None) -> None:
         if condition is None:
@@ -29,7 +29,7 @@ class CountIf(Count):
 
 
 class BoolAnd(Min):
-    """True if all values that are not null are true; null when there are none."""
+    """True if all values that are not null are true; null without values."""
 
     aggregate, _any_type = "bool_and", "boolean"
 
@@ -38,7 +38,7 @@ class BoolAnd(Min):
 
 
 class BoolOr(Max):
-    """True if one of the values that are not null is true; null when there are none."""
+    """True if any value is true; null values are left out, and the result is null without values."""
 
     aggregate, _any_type = "bool_or", "boolean"
 
@@ -47,9 +47,9 @@ class BoolOr(Max):
 
 
 class Histogram(CombinerAggregator):
-    """How many values that are not null lie below the first of some edges, from each edge to the next, and from the last on.
+    """Numbers of values below the first edge, from each edge to the next, and from the last edge on. Null is left out.
 
-    So n edges make n + 1 numbers; a value that is an edge counts above it, NaN above all numbers.
+    n edges make n + 1 numbers. A value equal to an edge counts above the edge; NaN counts above all numbers.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ def _boolean(aggregator: CombinerAggregator, input: Field | None) -> Field:
 
 
 def _checked_edges(input: str, edges: Sequence[int | float | Decimal | str]) -> tuple[Decimal, ...]:
-    """Return the edges as they are written; DefinitionError unless they are numbers that rise, and not too many."""
+    """Return the edges in decimals; DefinitionError unless the edges are rising numbers, and not too many."""
     what = f"Histogram of {input!r}"
     try:
         found = tuple(Decimal(str(edge)) for edge in edges)
@@ -129,9 +129,10 @@ def _checked_edges(input: str, edges: Sequence[int | float | Decimal | str]) -> 
 
 
 def _literal(edge: Decimal, field: Field) -> str:
-    """An edge in Spark SQL: of doubles the nearest double; otherwise the least number of the field's type from the edge on.
+    """Return an edge in Spark SQL: for doubles the nearest double; for other types the least number of the type from the edge
+    on.
 
-    So no comparison needs more digits than Spark has.
+    No comparison therefore needs more digits than Spark has.
     """
     if field.type in FLOATING_TYPES:
         return f"double('{edge:f}')"

@@ -1,7 +1,7 @@
-"""Merge: how two partials become one, in Python and in PostgreSQL; and what is counted of a column.
+"""Merge: how two partials are merged, in Python and in PostgreSQL; and the totals compared of a column.
 
-A merge is one class, which says its rule for two values and for the rows of one key; most are of one column, a `RowMerge` of
-several that belong together. Null merged with x is x, in both.
+A merge is a class with a rule for two values and a rule for all rows of a key. Most merges are for a single column. A
+`RowMerge` may be for several columns that belong together. Null merged with x is x, in Python and in PostgreSQL.
 
 >>> ADD.merge(2, 3), ADD.merge(None, 3), LEAST.merge("dog", "cat")
 (5, 3, 'cat')
@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from enum import StrEnum
-from functools import reduce
 from typing import Any, ClassVar
 
 from txbatch.core.errors import OutOfRange
@@ -29,7 +28,7 @@ Partial = tuple[Any, ...]
 
 
 class Total(StrEnum):
-    """What of a column is compared between the files of an attempt and the rows that are upserted (R7)."""
+    """How the files of an attempt and the upserted rows are compared, for a column (R7)."""
 
     SUM = "sum"
     TRUE = "true"
@@ -37,7 +36,7 @@ class Total(StrEnum):
     ELEMENTS = "elements"
 
     def together(self, parts: Iterable[Decimal | int | None]) -> str | None:
-        """Return the total of disjoint rows as PostgreSQL writes it: every digit, no exponent; None: a sum of nothing."""
+        """Return the total of disjoint rows in the format of PostgreSQL: every digit, no exponent. None for a sum of nothing."""
         known = [Decimal(part) for part in parts if part is not None]
         if not known and self is Total.SUM:
             return None
@@ -47,10 +46,10 @@ class Total(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowMerge(ABC):
-    """A rule that is commutative and associative, so that the order of batches does not matter (R18).
+    """A commutative and associative rule: the order of batches does not matter (R18).
 
-    It is of `width` columns, which stand one after the other. `name` is stored with the state, for each of them: two definitions
-    of one name must merge alike.
+    A rule merges `width` neighbouring columns. `name` is stored with the state, for each column: two definitions with the same
+    name must merge alike.
     """
 
     name: ClassVar[str]
@@ -60,36 +59,41 @@ class RowMerge(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many columns it is of."""
+        """The number of columns that the rule merges."""
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def word(self) -> str:
+        """The merge in the words of who defines a value."""
+        return str(self)
+
     @abstractmethod
     def rows(self, left: Partial, right: Partial) -> Partial:
-        """Return the columns of two rows as those of one."""
+        """Return the columns of two rows merged into a single row."""
 
     def check(self, row: Partial) -> None:
-        """BadRecord for what the columns' types cannot hold; asked of what is stored, not of what is merged on the way to it."""
+        """BadRecord for values that the columns' types cannot hold. Called for stored rows, not for intermediate results."""
 
     @abstractmethod
     def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
-        """Return `rows` as a PostgreSQL expression for each column, over those of two rows."""
+        """Return SQL of PostgreSQL for `rows`, an expression for each column, over the columns of two rows."""
 
     @abstractmethod
     def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
         """Return a PostgreSQL aggregate over all rows of one key for each column."""
 
     def hashed_sql(self, columns: Sequence[str], types: Sequence[str]) -> Sequence[str]:
-        """Return the same for columns of these types in no order of rows where that may be: they are hashed, not sorted."""
+        """Return `rows_sql` for columns of these types. If no order of rows is needed, rows are hashed, not sorted."""
         return self.rows_sql(columns)
 
     def exact(self, type: str) -> bool:
-        """Return whether values of this type merge to the same digits in any order."""
+        """Return True if values of this type merge to the same digits in any order."""
         return True
 
     def total(self, type: str) -> Total:
-        """Return what is compared of a column of this type."""
+        """Return the total to compare for a column of this type."""
         if array_of(type) is not None:
             return Total.ELEMENTS
         return Total.TRUE if type == "boolean" else Total.PRESENT
@@ -111,28 +115,29 @@ class Merge(RowMerge):
         return [self.fold_sql(columns[0])]
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Return both values as one; null merged with x is x."""
+        """Return both values merged; null merged with x is x."""
         if left is None or right is None:
             return right if left is None else left
         return self.both(left, right)
 
     @abstractmethod
     def both(self, left: Any, right: Any) -> Any:
-        """Return both values as one; neither is null."""
+        """Return both values merged; neither is null."""
 
     @abstractmethod
     def pair_sql(self, state: str, partial: str) -> str:
-        """Return `merge` as a PostgreSQL expression over two columns, each of which may be null."""
+        """Return SQL of PostgreSQL for `merge`, over two columns; each column may be null."""
 
     @abstractmethod
     def fold_sql(self, column: str) -> str:
-        """Return a PostgreSQL aggregate over all rows of one key: null when all are null."""
+        """Return a PostgreSQL aggregate over all rows of one key: null if all rows are null."""
 
 
 class Add(Merge):
     """The sum; a total beyond bigint or decimal(38) is a BadRecord, and never wraps."""
 
     name = "add"
+    word = "summed"
 
     def both(self, left: Any, right: Any) -> Any:
         if isinstance(left, Decimal) or isinstance(right, Decimal):
@@ -163,9 +168,10 @@ class Add(Merge):
 
 
 class Least(Merge):
-    """The smaller value, as Spark and PostgreSQL compare: strings by their bytes, NaN above all numbers."""
+    """The smaller value, compared like in Spark and PostgreSQL: strings by their bytes, NaN above all numbers."""
 
     name = "least"
+    word = "smallest"
 
     def both(self, left: Any, right: Any) -> Any:
         return min(left, right, key=order)
@@ -201,9 +207,13 @@ class Greatest(Merge):
 
 
 class GreatestBy(RowMerge):
-    """Two columns, of the record whose first is greatest: ties are settled by the second, null below all. No first: no record."""
+    """Two columns of the record with the greatest first column.
+
+    If first columns tie, the greatest second column wins; null loses. A record with a null first column is left out.
+    """
 
     name = "greatest_by"
+    word = "of the greatest"
     width = 2
     _beats, _descends = ">", " DESC"
 
@@ -233,9 +243,10 @@ class GreatestBy(RowMerge):
 
 
 class LeastBy(GreatestBy):
-    """The same of the record whose first is least: ties are settled by the least second, null above all."""
+    """Two columns of the record with the least first column. If first columns tie, the least second column wins; null loses."""
 
     name = "least_by"
+    word = "of the least"
     _beats, _descends = "<", ""
 
     def _first(self, found: Sequence[Partial]) -> Partial:
@@ -301,7 +312,7 @@ _SIZED_NAME = re.compile(r"(\w+)\((\d+)\)")
 
 
 def merge_named(name: str) -> RowMerge | None:
-    """Return the merge that is stored by this name; None: it is a user's own.
+    """Return the merge that is stored by this name; None for a merge of a user's own.
 
     >>> str(merge_named("top(10)")), merge_named("bit_or")
     ('top(10)', None)
@@ -312,65 +323,18 @@ def merge_named(name: str) -> RowMerge | None:
     return MERGES.get(name)
 
 
-def grouped(merges: Sequence[RowMerge]) -> Iterator[tuple[RowMerge, slice]]:
-    """Yield the merges of a row's columns, and which columns each is of.
-
-    >>> [merge.name for merge, _ in grouped([ADD, LEAST_BY, LEAST_BY, ADD])]
-    ['add', 'least_by', 'add']
-    """
-    at = 0
-    while at < len(merges):
-        yield merges[at], slice(at, at + merges[at].width)
-        at += merges[at].width
-
-
-class Merger:
-    """The `combine` of a whole row of partial columns: of two rows, the same to be merged further, or all rows of one key."""
-
-    def __init__(self, merges: Sequence[RowMerge]) -> None:
-        self._groups = list(grouped(merges))
-
-    def __call__(self, left: Partial, right: Partial) -> Partial:
-        """Return both as one; BadRecord for what the columns cannot hold."""
-        return self.checked(self.on_the_way(left, right))
-
-    def on_the_way(self, left: Partial, right: Partial) -> Partial:
-        """Return both as one, to be merged further: what is too large for its column may become smaller again."""
-        return tuple(value for merge, at in self._groups for value in merge.rows(left[at], right[at]))
-
-    def checked(self, row: Partial) -> Partial:
-        """Return a row that is to be stored; BadRecord for what the columns cannot hold."""
-        for merge, at in self._groups:
-            merge.check(row[at])
-        return row
-
-    def whole(self, rows: Iterable[Partial]) -> Partial:
-        """Return all rows of a key as one, whatever their order; BadRecord for what the columns cannot hold."""
-        return self.checked(reduce(self.on_the_way, rows))
-
-
-def folded_columns(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:
-    """Return a PostgreSQL aggregate over all rows of one key, for each of its columns."""
-    return [sql for merge, at in grouped(merges) for sql in merge.rows_sql(columns[at])]
-
-
-def hashed(merges: Sequence[RowMerge], columns: Sequence[str], types: Sequence[str]) -> list[str]:
-    """Return the same for columns of these types, in no order of rows where none is needed."""
-    return [sql for merge, at in grouped(merges) for sql in merge.hashed_sql(columns[at], types[at])]
-
-
 def _extreme(type: str, function: str, of_boolean: str) -> str | None:
-    """Return the aggregate of this type that finds its least or greatest value; None where not every PostgreSQL has one."""
+    """Return the PostgreSQL aggregate for the least or greatest value of a type; None if some versions have none."""
     if type == "binary" or array_of(type) is not None:
         return None
     return of_boolean if type == "boolean" else function
 
 
 def _first_sql(column: str, order: str) -> str:
-    """There is no min or max of boolean, nor of bytea before PostgreSQL 18; every type has an order."""
+    """Return the first value in an order. PostgreSQL has no min or max of boolean, nor of bytea before PostgreSQL 18."""
     return f"(array_agg({column} ORDER BY {order}) FILTER (WHERE {column} IS NOT NULL))[1]"
 
 
 def order(value: Any) -> tuple[bool, Any]:
-    """Return what values compare by, as in Spark and PostgreSQL: NaN above all numbers, and equal to itself."""
+    """Return the sort key of a value, like in Spark and PostgreSQL: NaN is above all numbers, and equal to itself."""
     return value != value, None if value != value else value

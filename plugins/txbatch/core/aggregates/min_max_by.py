@@ -1,4 +1,4 @@
-"""Aggregates that keep the value of one record, which another field chooses: First, Last, MinBy, MaxBy."""
+"""Aggregates that keep the value of a single record, chosen by another field: First, Last, MinBy, MaxBy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from txbatch.core.records.where import Condition
 
 
 class MinBy(CombinerAggregator):
-    """The value of the record in which another field is least; of equal ones the least value, null only where all are.
+    """The value of the record in which the field `by` is least. Among equal records the least value, null only if all are
+    null.
 
-    Records in which that field is null are left out; null when there are no others. What is least is kept beside it.
+    Records with a null in `by` are left out; null without further records. The least `by` is kept beside the value.
     """
 
     merge: RowMerge = LEAST_BY
@@ -74,7 +75,10 @@ class MinBy(CombinerAggregator):
 
 
 class MaxBy(MinBy):
-    """The same of the record in which another field is greatest; of equal ones the greatest value, null only where all are."""
+    """The value of the record in which the field `by` is greatest.
+
+    Among equal records the greatest value, null only if all are null.
+    """
 
     merge = GREATEST_BY
 
@@ -83,8 +87,8 @@ class MaxBy(MinBy):
 
 
 class First(MinBy):
-    """The value of the first record by another field, such as a time: `MinBy` by another name."""
+    """The value of the first record by another field, for example a time: a second name of `MinBy`."""
 
 
 class Last(MaxBy):
-    """The value of the last record by another field, such as a time: `MaxBy` by another name."""
+    """The value of the last record by another field, for example a time: a second name of `MaxBy`."""

@@ -1,4 +1,4 @@
-"""OwnCombiner: a user's own CombinerAggregator as columns of a state, which Python combines, in the commit too."""
+"""OwnCombiner: a user's own CombinerAggregator in columns of a state; Python combines the columns, also in the commit."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _COMBINE = "combine"
 
 
 def own_combiners(aggregates: Mapping[str, Any], *, show: bool = True) -> dict[str, Any]:
-    """Return the aggregators, those that declare a partial of their own as their columns; `show`: errors may show partials.
+    """Return the aggregators; an aggregator with a partial of its own is replaced by its columns.
 
-    DefinitionError names the value whose aggregator is not whole.
+    `show`: errors may show partials. DefinitionError names the value with an incomplete aggregator.
     """
     return {name: _own(name, each, show) for name, each in aggregates.items()}
 
@@ -41,14 +41,15 @@ def _own(name: str, aggregator: Any, show: bool) -> Any:
 
 
 def by_python(rule: str) -> bool:
-    """Return whether a merge that is stored by this name is one of Python, as that of each own combiner is."""
+    """Return True if the merge stored by this name runs in Python, like the merge of each own combiner."""
     return rule.endswith(f".{_COMBINE}")
 
 
 class OwnCombiner(CombinerAggregator):
-    """The columns of a user's own combiner: its declared partial, and behind that what `finish` makes of it.
+    """The columns of a user's own combiner: the declared partial, and behind the partial the result of `finish`.
 
-    Without `result` there is one column, which reports show as it is. A partial that is all null is that of no records.
+    Without `result` the combiner has a single column, and reports show the column unchanged. A partial of nulls alone is the
+    partial of no records.
     """
 
     def __init__(self, value: str, given: CombinerAggregator, *, show: bool = True) -> None:
@@ -97,14 +98,14 @@ class OwnCombiner(CombinerAggregator):
         return columns[-1]
 
     def result_type(self, field: Callable[[str], Field]) -> str:
-        """The declared type of what `finish` returns; DefinitionError when no field can have it."""
+        """Return the declared type of the result of `finish`; DefinitionError if no field can have the type."""
         return checked_type(self.outputs[-1].type)
 
     def finish_spark(self, columns: Sequence[str], type: str) -> str:
         return columns[-1]
 
     def made(self, record: Mapping[str, Any]) -> Partial:
-        """Return what `init` makes of a record; that of no records where it is null, wholly."""
+        """Return the partial that `init` returns for a record; the partial of no records if `init` returns only nulls."""
         made = self._init(record)
         return self.given.zero() if made in (None, self.nothing) else self.checked("init", made)
 
@@ -117,13 +118,13 @@ class OwnCombiner(CombinerAggregator):
             raise self._raised("init", error) from (error if self.show else None)
 
     def combined(self, left: Partial, right: Partial) -> Partial:
-        """Return two partials as one; BadFunction when `combine` fails, or what it returns does not fit its declared types."""
+        """Return two partials combined. BadFunction if `combine` fails, or if its values do not fit the declared types."""
         if left == self.nothing or right == self.nothing:
             return right if left == self.nothing else left
         return self.checked("combine", self._called("combine", left, right))
 
     def row(self, partial: Partial) -> Partial:
-        """Return a partial with what `finish` makes of it behind it; it is not asked of nothing."""
+        """Return a partial, followed by the result of `finish`; `finish` is not called for the partial of no records."""
         if self.result is None:
             return partial
         if partial == self.nothing:
@@ -134,12 +135,12 @@ class OwnCombiner(CombinerAggregator):
         return (*partial, finished)
 
     def rows(self, left: Partial, right: Partial) -> Partial:
-        """Return two rows of its columns as one."""
+        """Return two rows of the combiner's columns combined."""
         size = len(self.fields)
         return self.row(self.combined(left[:size], right[:size]))
 
     def all_combined(self, lefts: Sequence[Partial], rights: Sequence[Partial]) -> list[Partial]:
-        """Return `combined` of many pairs, whose values are looked at together."""
+        """Return `combined` of many pairs; the values of all pairs are checked together."""
         combine, nothing = self.given.combine, self.nothing
         with suppress(Exception):  # below it is told which
             made = [
@@ -163,7 +164,7 @@ class OwnCombiner(CombinerAggregator):
         return [*columns, [self.row(each)[-1] for each in partials]]
 
     def all_checked(self, partials: Sequence[Any]) -> bool:
-        """Return whether all of these are partials of the declared types."""
+        """Return True if all partials have the declared types."""
         if set(map(type, partials)) - {tuple} or set(map(len, partials)) - {len(self.fields)}:
             return False
         columns = zip(*partials, strict=True)
@@ -183,7 +184,7 @@ class OwnCombiner(CombinerAggregator):
         return BadFunction(f"{self.of}: {what} raised {describe_error(error, show=self.show)}; mend the job")
 
     def checked(self, function: str, partial: Any) -> Partial:
-        """Return what a function returned, if it is a partial of the declared types; else BadFunction."""
+        """Return the result of a function if the result is a partial of the declared types; BadFunction if not."""
         if not isinstance(partial, tuple) or len(partial) != len(self.fields):
             names = ", ".join(each.name for each in self.fields)
             raise BadFunction(
@@ -224,7 +225,7 @@ class OwnCombiner(CombinerAggregator):
 
 @dataclass(frozen=True, slots=True)
 class ByPython(RowMerge):
-    """The merge of a user's own combiner, in Python alone: PostgreSQL is given what came out of it."""
+    """The merge of a user's own combiner, in Python alone: PostgreSQL gets the merged columns."""
 
     of: OwnCombiner
 
@@ -242,7 +243,7 @@ class ByPython(RowMerge):
         return self.of.rows(left, right)
 
     def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
-        """The staged columns: what they hold by then is combined with the state's row already."""
+        """Return the staged columns: Python has already combined the staged columns with the state's row."""
         return partial
 
     def exact(self, type: str) -> bool:

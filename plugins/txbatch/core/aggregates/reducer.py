@@ -18,16 +18,16 @@ _SHOWN_MAX = 100
 
 
 class ReducerAggregator:
-    """Trident's ReducerAggregator: `init` is the value of no records, `reduce` that of a value and one record more, a dict.
+    """Trident's ReducerAggregator: `init` returns the value of no records, `reduce` the value with one record more, a dict.
 
-    `result` is the type of the value. The records of a group come in the order of all their fields, nulls last, so that every
-    attempt makes the same. It is for `aggregate` alone: of what two batches make of a key nobody could make one.
+    `result` is the type of the value. The records of a group come in the order of all their fields, nulls last, and every
+    attempt makes the same value. A reducer is for `aggregate` alone: the values of two batches for a key cannot be merged.
     """
 
     result: str | None = None
 
     def init(self) -> Any:
-        """Return the value of no records, anew each time it is asked."""
+        """Return the value of no records, a new value at each call."""
         raise MissingPart(f"{type(self).__name__} defines no init")
 
     def reduce(self, value: Any, record: Record) -> Any:
@@ -36,7 +36,7 @@ class ReducerAggregator:
 
 
 def reducer_type(of: str, name: str, reducer: ReducerAggregator) -> str:
-    """Return the type of what a reducer makes; DefinitionError for one that says none, or none that a field can have."""
+    """Return the type of a reducer's value; DefinitionError if `result` is missing, or a type that no field can have."""
     if reducer.result is None:
         raise MissingPart(
             f'{of} {name}: {type(reducer).__name__} says not of what type it is; give it one, such as result = "bigint"'
@@ -46,7 +46,7 @@ def reducer_type(of: str, name: str, reducer: ReducerAggregator) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reducing:
-    """What reducers make of the records of each key; `of` names the operation, `show` says whether errors may show records."""
+    """The reducers' values for each key; `of` names the operation, `show` decides whether errors may show records."""
 
     of: str
     keys: tuple[str, ...]
@@ -54,7 +54,10 @@ class Reducing:
     show: bool
 
     def rows(self, records: Iterable[Record]) -> Iterator[tuple[Any, ...]]:
-        """Yield the key and the values of each group of records, which stand by key; without keys also of no records."""
+        """Yield the key and the values of each group of records, which are sorted by key.
+
+        Without keys, there is always one group, even of no records.
+        """
         groups = groupby(records, key=lambda record: key_of(record[key] for key in self.keys))
         found = False
         for _, group in groups:

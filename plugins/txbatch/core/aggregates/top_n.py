@@ -1,4 +1,4 @@
-"""TopN: the n largest values of a key. Two lists of them are merged by `core.aggregates.merge.Top`."""
+"""TopN: the n largest values of a key. `core.aggregates.merge.Top` merges two lists of values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from txbatch.core.records.where import Condition
 
 
 class TopN(CombinerAggregator):
-    """The n greatest values that are not null, greatest first, each as often as it is there; null when there are none."""
+    """The n greatest values that are not null, greatest first, with equal values repeated; null without values."""
 
     def __init__(
         self,

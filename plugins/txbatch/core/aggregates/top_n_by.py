@@ -1,4 +1,4 @@
-"""TopNBy: of a key's records those in which a field is greatest, several fields of each."""
+"""TopNBy: several fields of the records of a key in which another field is greatest."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ ROW_BYTES_MAX = 64 << 10
 
 
 class TopNBy(CombinerAggregator):
-    """Fields of the n records in which another field, or one of them, is greatest, greatest first; null when there are none.
+    """Fields of the n records in which the field `by` is greatest, greatest first; null without records.
 
-    Of equal ones those whose other fields are greatest, in the order in which these are named, null below all; equal records are
-    kept as often as they are there. Records in which `by` is null are left out. Reports show an array of objects, as JSON.
+    `by` may be among the fields. Records with an equal `by` are ordered by their other fields, in the order in which the
+    fields are named, greatest first, null below all. Equal records are all kept. Records with a null in `by` are left out.
+    Reports show an array of objects, in JSON.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class TopNBy(CombinerAggregator):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The names of the fields that it reads, in the order in which they decide."""
+        """The names of the fields that the aggregator reads, in the order in which fields decide."""
         return (self.by, *(name for name in self.fields if name != self.by))
 
     @property
@@ -76,7 +77,7 @@ class TopNBy(CombinerAggregator):
         return f"report.top_rows({rows}, ARRAY[{names}]::text[])"
 
     def _shown(self, row: str) -> dict[str, Any]:
-        """A row by its fields, in the order of jsonb: the shorter name first."""
+        """Return a row by its fields, in the order of jsonb: the shorter name first."""
         found = {name: decode(text) for name, text in zip(self.inputs, row.split(BETWEEN), strict=True)}
         return {name: found[name] for name in sorted(self.fields, key=lambda name: (len(name.encode()), name.encode()))}
 

@@ -1,4 +1,4 @@
-"""Variance and StdDev: how far values lie apart, kept as sums, so that they merge to the last digit in any order."""
+"""Variance and StdDev: how far values lie apart, kept in sums that merge to the last digit in any order."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DIGITS_MAX = 18
 
 
 class Variance(Sum):
-    """Variance of the values that are not null, as of a sample (SQL's var_samp); null when there are fewer than two.
+    """Variance of all values that are not null, for a sample (SQL's var_samp); null for fewer than two values.
 
-    Integers and decimals are exact, with at most 18 digits; doubles need `scale`, digits after the point, to which each is
-    rounded. NaN and infinity are refused.
+    Integers and decimals are exact, with at most 18 digits. Doubles need `scale`, digits after the point: each double is
+    rounded to `scale`. NaN and infinity are refused.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Variance(Sum):
         return f"({count} * {squares} - {total} * {total}) / nullif({count}::numeric * ({count} - 1), 0)"
 
     def result_type(self, field: Callable[[str], Field]) -> str:
-        """A double, the nearest to what is exact."""
+        """Return a double, the nearest double to the exact result."""
         self.columns_of(field)
         return "double"
 

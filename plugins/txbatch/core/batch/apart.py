@@ -101,8 +101,8 @@ def _kept_out(where: str, last: LastWriter, attempt: TransactionAttempt) -> Take
 
 
 def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None:
-    """Raise DatabasesDisagree if the warehouse was restored to a time before the ledger's last commit there, or if the
-    ledger was restored to a time before what stands there: a txid may be another batch by now.
+    """Raise DatabasesDisagree if the warehouse was restored to a time before the ledger's last commit there, or the ledger
+    to a time before what the warehouse has: a txid may be another batch by now.
     """
     committed = ledger.committed
     if committed is not None and last.txid <= committed and not last.applied(committed):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from txbatch.core.aggregates.merge import merge_named
 from txbatch.core.batch.transaction import Metadata, canonical_json
 from txbatch.core.definition.redefinition import (
     AddState,
@@ -52,14 +53,6 @@ from txbatch.core.windows.watermark import MERGE, Watermark
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
 # What a report of changes has of each batch, beside its txid.
 BATCH_COLUMNS = frozenset({"committed_at", "interval_start", "interval_end", "replaced_by"})
-# How a value's partials merge, in the words of who defines it.
-_MERGES = {
-    "add": "summed",
-    "least": "smallest",
-    "greatest": "greatest",
-    "least_by": "of the least",
-    "greatest_by": "of the greatest",
-}
 _SOURCE_LENGTH_MAX = 200
 
 
@@ -355,7 +348,10 @@ def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -
 
 
 def _spec(type_: str, merge: str | None = None) -> str:
-    return f"{type_}, {_MERGES.get(merge, merge)}" if merge else type_
+    if merge is None:
+        return type_
+    known = merge_named(merge)
+    return f"{type_}, {known.word if known else merge}"
 
 
 def _source(identity: Metadata, other: Metadata) -> str:

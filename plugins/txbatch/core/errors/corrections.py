@@ -73,3 +73,11 @@ class RetentionWaits(TransientError, code="TX706"):
 
 class InvalidRetention(DefinitionError, code="TX707"):
     """A retention policy is wrong as written, or does not fit the topology."""
+
+
+class SnapshotTooOld(TransientError, code="TX708"):
+    """The transaction of a question began before a rebuild was swapped: ask in a new transaction (R19)."""
+
+
+class PastStillOpen(TransientError, code="TX709"):
+    """A batch at or below the txid that is asked is open, and could change the answer (R19)."""

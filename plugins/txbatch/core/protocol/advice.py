@@ -17,9 +17,9 @@ import re
 from txbatch.core.errors import ABORT
 
 (_UNNAMED,) = re.findall("`.*`", ABORT)
+_REST = ABORT.partition(_UNNAMED)[2]
 _RESTORE = re.compile(r"[;:] restore (?:it|them), or abort the batch.*", re.DOTALL)
-_FIRST, _REST = ABORT.split(_UNNAMED)
-_MEND = re.compile(rf", (?:or|then) {re.escape(_FIRST)}`[^`]*`{re.escape(_REST)}|, (?:or|then) abort the batch")
+_MEND = re.compile(rf", (?:or|then) abort the batch(?: \(`[^`]*`{re.escape(_REST)})?")
 
 
 def of_open(message: str, topology: str, txid: int) -> str:

@@ -145,7 +145,7 @@ class Ledger(Protocol):
     def renew_lease(self, assignment: Assignment) -> bool:
         """Say that the run is alive; False when the attempt is no longer the newest."""
 
-    def keep_lease(self, batch: Batch, run: Run) -> bool:
+    def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
         """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:

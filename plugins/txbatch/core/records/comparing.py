@@ -1,4 +1,4 @@
-"""How Spark compares values, in Python: which are the same, and which is less. Strings compare by their bytes.
+"""How Spark compares values, in Python: equal values, and the lesser of two. Strings compare by their bytes.
 
 >>> key_of([float("nan"), -0.0]) == key_of([float("nan"), 0.0])
 True
@@ -18,17 +18,17 @@ _NAN = object()
 
 
 def key_of(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a key that is equal for the same values: NaN is itself, null is, and zero has no sign."""
+    """Return a key that is equal for equal values: NaN equals NaN, null equals null, and zero has no sign."""
     return tuple(_NAN if value != value else value for value in values)
 
 
 def grouped_by(value: Any) -> Any:
-    """Return a key's value as Spark and PostgreSQL have it: NaN is one object, equal to itself, and zero has no sign."""
+    """Return a key's value like Spark and PostgreSQL: NaN is a single object, equal to itself, and zero has no sign."""
     if not isinstance(value, float):
         return value
     return math.nan if value != value else value or 0.0
 
 
 def order_of(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return what to sort by: NaN above all numbers, null last."""
+    """Return a sort key for values: NaN is above all numbers, null is last."""
     return tuple((value is None, value != value, 0 if value != value else value) for value in values)

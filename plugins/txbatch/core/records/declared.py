@@ -1,4 +1,4 @@
-"""Fields declared as a dataclass of Python, or as a StructType of pyspark, in place of the text that both come to."""
+"""Fields declared by a dataclass of Python, or by a StructType of pyspark, instead of by text."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _OF_PYTHON: Mapping[object, str] = {
 
 
 def fields_ddl(declared: Fields) -> str:
-    """Return declared fields as `"name type, name type"`; what is none of the three, as it is.
+    """Return declared fields in the form `"name type, name type"`; a value of any other type is returned unchanged.
 
     A dataclass has `str`, `int` (a bigint), `float` (a double), `bool`, `date`, `datetime` (a timestamp) and `bytes`, with or
-    without `| None`: every field may be null. Another type is named beside it: `Annotated[Decimal, "decimal(10,2)"]`. Raises
-    DefinitionError for a field of any other type.
+    without `| None`: every field may be null. A field of another type is annotated with the name of the type, for example by
+    `Annotated[Decimal, "decimal(10,2)"]`. DefinitionError for a field of any other type.
     """
     if isinstance(declared, type) and is_dataclass(declared):
         return _joined({each.name: _annotated(declared, each.name) for each in fields_of(declared)})
@@ -45,7 +45,7 @@ def fields_ddl(declared: Fields) -> str:
 
 
 def values_of(record: Any, names: Sequence[str]) -> tuple[Any, ...]:
-    """Return what a function of a job returned as one value per field: a tuple as it is, of a dataclass these fields.
+    """Return the result of a job's function with a value for each field: a tuple unchanged, the fields of a dataclass by name.
 
     >>> values_of(3, ["a"]), values_of((1, 2), ["a", "b"])
     ((3,), (1, 2))
@@ -62,9 +62,10 @@ def values_of(record: Any, names: Sequence[str]) -> tuple[Any, ...]:
 
 
 def given_values(record: Any, names: Sequence[str]) -> tuple[Any, ...] | None:
-    """Return a record that is given in a job or a test as one value per field; None when it has other fields.
+    """Return a record of a job or a test with a value for each field; None if the record has other fields.
 
-    It is a tuple or list in their order, a mapping by their names, of a dataclass of these fields, or the bare value of one.
+    A record is a tuple or list in the order of the fields, a mapping by their names, a dataclass with the fields, or the bare
+    value of a single field.
 
     >>> given_values([1, 2], ["a", "b"]), given_values({"b": 2, "a": 1}, ["a", "b"]), given_values("ab", ["a", "b"])
     ((1, 2), (1, 2), None)
@@ -80,7 +81,7 @@ def _joined(types: Mapping[str, str]) -> str:
 
 
 def _annotated(declared: type[Any], name: str) -> str:
-    """Return the Spark SQL name of the type that a field of a dataclass is annotated with."""
+    """Return the Spark SQL name of the type in the annotation of a dataclass field."""
     try:
         hint = get_type_hints(declared, include_extras=True)[name]
     except Exception as error:

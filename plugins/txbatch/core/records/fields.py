@@ -26,7 +26,7 @@ EXACT = Context(prec=80)
 
 
 class SimpleType(NamedTuple):
-    """What a type without parameters is called by PostgreSQL and by Arrow."""
+    """The names of a type without parameters in PostgreSQL and in Arrow."""
 
     postgres: str
     arrow: str
@@ -69,17 +69,17 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named, typed field. `type` is a Spark SQL name such as `string`, `bigint` or `decimal(10,2)`."""
+    """A named, typed field. `type` is a Spark SQL name: `string`, `bigint`, `decimal(10,2)`."""
 
     name: str
     type: str
 
 
 def parse_fields(declared: Fields, *, arrays: bool = False) -> tuple[Field, ...]:
-    """Read `"word string, price decimal(10,2)"`, in which a name with blanks stands in backticks; or what says the same.
+    """Read fields from `"word string, price decimal(10,2)"`, from a dataclass or from a StructType.
 
-    With `arrays`, a field may be one, such as `array<string>`, as no field of a record can. Raises DefinitionError for what
-    cannot be read, an unknown type or a name given twice.
+    A name with blanks stands in backticks. With `arrays`, a field may be an array, for example `array<string>`; a record has
+    no arrays. Raises DefinitionError for text that cannot be read, an unknown type or a repeated name.
 
     >>> parse_fields("word string, `unit price` decimal(10, 2)")
     (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
@@ -113,7 +113,7 @@ def _parsed(ddl: str, arrays: bool) -> tuple[Field, ...]:
 
 
 def checked_type(type_: str) -> str:
-    """The type in its one spelling; DefinitionError when txbatch cannot keep it in PostgreSQL."""
+    """Return the type in its only spelling. DefinitionError if PostgreSQL cannot keep the type for txbatch."""
     spelled = re.sub(r"\s+", "", type_).lower()
     decimal = _DECIMAL.fullmatch(spelled)
     if spelled in SIMPLE_TYPES or (decimal and 0 <= int(decimal[2]) <= int(decimal[1]) <= 38 and int(decimal[1])):
@@ -123,26 +123,26 @@ def checked_type(type_: str) -> str:
 
 
 def checked_array(type_: str) -> str:
-    """The type in its one spelling, also of an array, which a partial may be; DefinitionError as for `checked_type`."""
+    """Return a type, or an array type of a partial, in its only spelling. DefinitionError as for `checked_type`."""
     spelled = re.sub(r"\s+", "", type_).lower()
     element = array_of(spelled)
     return checked_type(type_) if element is None else f"array<{checked_type(element)}>"
 
 
 def decimal_scale(type_: str) -> int | None:
-    """Digits after the point of a decimal type; None for every other type."""
+    """Return the digits after the point of a decimal type; None for every other type."""
     match = _DECIMAL.fullmatch(type_)
     return int(match[2]) if match else None
 
 
 def decimal_digits(type_: str) -> tuple[int, int] | None:
-    """Return all digits of a decimal type, and those after the point; None for every other type."""
+    """Return the number of all digits of a decimal type, and of the digits after the point; None for every other type."""
     match = _DECIMAL.fullmatch(type_)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def array_of(type_: str) -> str | None:
-    """The type of the elements of an array, which partials may be; None for every other type.
+    """Return the type of the elements of an array, a type that partials may have; None for every other type.
 
     >>> array_of("array<bigint>"), array_of("bigint")
     ('bigint', None)
@@ -151,7 +151,7 @@ def array_of(type_: str) -> str | None:
 
 
 def unique(names: Iterable[str], what: str) -> None:
-    """Refuse a name given twice, also in another case: Spark would take one for the other."""
+    """Refuse a name given twice, also in another case: Spark would mistake either name for the other."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.get(name.lower())
@@ -163,7 +163,7 @@ def unique(names: Iterable[str], what: str) -> None:
 
 
 def checked_name(name: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """A name PostgreSQL can keep whole; DefinitionError when it is no text, empty, too long or holds U+0000."""
+    """Return a name, which PostgreSQL keeps whole. DefinitionError if the name is no text, empty, too long or holds U+0000."""
     if not isinstance(name, str):
         raise InvalidName(f"{what} {name!r} is not a name: it is no text")
     if not name or "\0" in name:
@@ -179,12 +179,12 @@ def checked_name(name: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> str:
 
 
 def fitted_name(name: str, suffix: str) -> str:
-    """Return the name with a suffix, cut to what PostgreSQL keeps of it."""
+    """Return the name with a suffix; the name is cut so that PostgreSQL keeps the whole result."""
     return name.encode()[: NAME_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return the name, or with a number behind it where a state has it already."""
+    """Return the name; with a number behind it if a state already has the name."""
     used = {each.lower() for each in taken}
     return next(
         each
@@ -194,9 +194,10 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def key_bytes_max(types: Sequence[str]) -> int:
-    """How many bytes the texts of a key with columns of these types may have together, to fit a row of an index.
+    """Return how many bytes all texts of a key may have together, to fit a row of an index. `types` are the types of its
+    columns.
 
-    PostgreSQL may squeeze a longer one in; that is not counted on, as it depends on the text.
+    PostgreSQL may squeeze in a longer key, but only for some texts; the limit does not count on that.
     """
     texts = sum(type_ in KEY_TEXTS for type_ in types)
     decimals = sum(decimal_scale(type_) is not None for type_ in types)
@@ -205,11 +206,11 @@ def key_bytes_max(types: Sequence[str]) -> int:
 
 
 def encodable(text: str) -> bool:
-    """True if a text can be written as UTF-8: other bytes were read as lone surrogates."""
+    """True if a text can be written in UTF-8: bytes outside UTF-8 were read into lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_since(since: str | None) -> None:
-    """DefinitionError when what is said of since when something counts is not "now", and no nothing either (R23)."""
+    """DefinitionError if `since` is neither "now" nor None; `since` is the time from which something counts (R23)."""
     if since not in (None, "now"):
         raise InvalidOption(f'since={since!r}: write since="now", or leave it out for all history')

@@ -1,4 +1,4 @@
-"""What an operation computes by: SQL, an expression for each field, or a Python function of one argument."""
+"""How an operation computes: SQL, with an expression for each field, or a Python function of a single argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from txbatch.core.text import text_of
 
 
 def check_condition(of: str, condition: object) -> None:
-    """DefinitionError when a condition is neither SQL nor a function of a record."""
+    """DefinitionError if a condition is neither SQL nor a function of a record."""
     if not (callable(condition) or _is_sql(condition)):
         raise InvalidFunction(
             f"{of} {condition!r} is no condition; give SQL that is true or false, or a function of a record"
@@ -21,22 +21,23 @@ def check_condition(of: str, condition: object) -> None:
 
 
 def check_python(of: str, function: object) -> None:
-    """DefinitionError when it is no Python function of one argument."""
+    """DefinitionError if `function` is no Python function of a single argument."""
     if not callable(function):
         raise InvalidFunction(f"{of} {function!r} is no function; give one of a record")
     check_callable(of, function)
 
 
 def check_number(of: str, number: object) -> None:
-    """DefinitionError when it is no whole number of at least 1."""
+    """DefinitionError if `number` is no whole number of at least 1."""
     if type(number) is not int or number < 1:
         raise InvalidArgument(f"{of} {number!r}: give a whole number, at least 1")
 
 
 def check_function(of: str, function: object, fields: Sequence[Field] | None) -> None:
-    """DefinitionError when it is neither a Python function of a record nor SQL, an expression for each of these fields.
+    """DefinitionError if `function` is neither a Python function of a record nor SQL with an expression for each of the
+    fields.
 
-    `fields` None: one expression has all of them.
+    If `fields` is None, a single expression has all fields.
     """
     if callable(function):
         check_callable(of, function)
@@ -58,7 +59,7 @@ def _check_expressions(of: str, function: object, fields: Sequence[Field] | None
 
 
 def check_callable(of: str, function: object) -> None:
-    """DefinitionError when a Python function cannot be called with one argument."""
+    """DefinitionError if a Python function cannot be called with a single argument."""
     try:
         signature = inspect.signature(function) if callable(function) else None
     except (TypeError, ValueError):  # of some that are written in C nothing is known
@@ -76,13 +77,14 @@ def _is_sql(given: object) -> bool:
 
 
 def is_of_record(error: Exception) -> bool:
-    """True if a record may be why a function failed for it, and not a disk, a network, memory, or what the job itself says."""
+    """True if a record may have made a function fail, rather than a disk, a network, memory, or an error of the job itself."""
     ours = isinstance(error, TxbatchError) and not isinstance(error, BadRecord)
     return not (ours or isinstance(error, OSError | MemoryError))
 
 
 def describe_error(error: Exception, *, show: bool) -> str:
-    """Return an exception in one line; its text may have values of the record, which are not always shown.
+    """Return an exception in one line. The exception's text may have values of the record, and is left out unless `show` is
+    true.
 
     >>> from decimal import Decimal
     >>> try:

@@ -1,7 +1,7 @@
-"""Values as texts whose bytes are in the order of the values, in Spark SQL and in Python alike; and what JSON shows of them.
+"""Ordered texts: the bytes of the texts are in the order of the values, in Spark SQL and in Python alike.
 
-The first character says what a value is; null is the empty text, below all others. `report.ordered_value` reads them in
-PostgreSQL.
+The first character is the kind of the value; null is the empty text, below all others. `decode` returns the value for JSON.
+PostgreSQL reads ordered texts by `report.ordered_value`.
 
 >>> sorted(map(ordered_text, (10, Decimal("9.5"), -1, None)))
 ['', 'n0988~', 'n1019.5', 'n10210']
@@ -40,7 +40,7 @@ _ESCAPED = (("\x02", "\x02\x04"), ("\x01", "\x02\x03"))
 
 
 def ordered_text(value: Any) -> str:
-    """Return a value as such a text. Numbers have no scale: 1.50 is 1.5."""
+    """Return the ordered text of a value. Numbers have no scale: 1.50 is 1.5."""
     match value:
         case None:
             return ""
@@ -64,7 +64,7 @@ def ordered_text(value: Any) -> str:
 
 
 def ordered_text_sql(field: Field) -> str:
-    """Return the Spark SQL of a field's value as such a text."""
+    """Return Spark SQL for the ordered text of a field's value."""
     name = spark_name(field.name)
     match field.type:
         case "boolean":
@@ -89,14 +89,14 @@ def ordered_text_sql(field: Field) -> str:
 
 
 def _time_sql(field: Field) -> str:
-    """Return a time's days or microseconds since 1970 in Spark SQL, as digits; an error where PostgreSQL has another year."""
+    """Return Spark SQL for a time's days or microseconds since 1970, in digits; an error outside the years 1 to `YEAR_MAX`."""
     name, (unit, first, last) = spark_name(field.name), TIME_RANGES[field.type]
     told = f"concat({spark_text(f'field {field.name!r} is ')}, {name}, ', outside the years 1 to {YEAR_MAX}')"
     return f"if({unit}({name}) between {first} and {last}, cast({unit}({name}) as string), raise_error({told}))"
 
 
 def decode(text: str) -> Any:
-    """Return what JSON shows of such a text, as Python reads it: a number is one, a time is of UTC."""
+    """Return the value of an ordered text in the form of JSON, read by Python: a number is a number, a time is in UTC."""
     kind, rest = text[:1], text[1:]
     match kind:
         case "":
@@ -121,7 +121,7 @@ def decode(text: str) -> Any:
 
 
 def _ordered_number(value: Decimal | int) -> str:
-    """How many digits stand before the point, then all of them: of a negative number each as what it lacks to nine."""
+    """Return the number of digits before the point, then all digits. If the number is negative, nine minus each digit."""
     number = EXACT.add(EXACT.normalize(Decimal(value)), Decimal())
     digits = f"{number.copy_abs():f}"
     text = f"{len(digits.partition('.')[0]):02}{digits}"
@@ -129,7 +129,7 @@ def _ordered_number(value: Decimal | int) -> str:
 
 
 def _ordered_number_sql(digits: str) -> str:
-    """Return the same of a number's digits in Spark SQL, without zeros at the end."""
+    """Return Spark SQL for the ordered text of a number, given by its digits without zeros at the end."""
     before = "lpad(cast(length(split_part(u, '.', 1)) as string), 2, '0')"
     negative = f"concat('0', translate(concat({before}, u), '{_DECIMAL[0]}', '{_DECIMAL[1]}'), '{_END}')"
     ordered = _let("u", "replace(t, '-', '')", f"if(startswith(t, '-'), {negative}, concat('1', {before}, u))")
@@ -143,13 +143,13 @@ def _digits(text: str) -> Decimal:
 
 
 def _ordered_double(value: float) -> str:
-    """The bits of its amount, of a negative number each turned over. NaN is above infinity."""
+    """Return the bits of a number's amount, all bits inverted if the number is negative. NaN is above infinity."""
     bits = struct.pack(">d", abs(value) if value == value else float("nan")).hex()
     return f"0{bits.translate(str.maketrans(*_HEX))}" if value < 0 else f"1{bits}"
 
 
 def _ordered_double_sql(value: str) -> str:
-    """Return the same in Spark SQL, which has no bits of a double, but its digits: 0x1.8p1 is 3."""
+    """Return Spark SQL for the ordered text of a double. Spark gives no bits of a double, but its digits: 0x1.8p1 is 3."""
     exponent = "try_cast(split_part(h, 'p', 2) as int)"
     biased = f"if(substring(h, 3, 1) = '1', {exponent} + 1023, 0)"
     fraction = "rpad(split_part(split_part(h, 'p', 1), '.', 2), 13, '0')"
@@ -169,12 +169,12 @@ def _double(text: str) -> float:
 
 
 def _let(name: str, value: str, then: str) -> str:
-    """Return Spark SQL in which a value that is needed more than once is computed once."""
+    """Return Spark SQL that computes a value once and uses the value by name."""
     return f"element_at(transform(array({value}), {name} -> {then}), 1)"
 
 
 def _number(number: Decimal) -> int | float:
-    """As json reads what PostgreSQL writes: with a point it is a float."""
+    """Return a number like json reads a number of PostgreSQL: an int if the number is whole, a float if not."""
     return int(number) if number == number.to_integral_value() else float(number)
 
 

@@ -1,4 +1,4 @@
-"""Which code is a job's own: what is not installed for Python, and neither ours nor Spark's, which come in their own ways."""
+"""A job's own code: modules not installed for Python. Modules of txbatch and Spark travel in other ways."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NOT_THE_JOBS = ("txbatch", "pyspark", "py4j")
 
 
 def is_own(module: str, file: str | None) -> bool:
-    """True if a module, whose file this is, is the job's, or was written beside it, wherever that is unpacked."""
+    """True if a module with this file is the job's, or was written beside the job's file, wherever the job is unpacked."""
     package = module.partition(".")[0]
     return module == "__main__" or (
         package not in _NOT_THE_JOBS and file is not None and not is_installed(PurePath(file))
@@ -18,7 +18,7 @@ def is_own(module: str, file: str | None) -> bool:
 
 
 def lies_in(module: ModuleType | None, folder: str) -> bool:
-    """True if a module is the job's own, and its file is in a folder."""
+    """True if a module is the job's own, and the module's file is in a folder."""
     file = getattr(module, "__file__", None)
     return (
         module is not None
@@ -29,7 +29,7 @@ def lies_in(module: ModuleType | None, folder: str) -> bool:
 
 
 def is_installed(file: PurePath) -> bool:
-    """True if a file is in the place of Python's own modules, or of those that are installed."""
+    """True if a file is in the place of Python's own modules, or of installed modules."""
     return any(file.is_relative_to(folder) for folder in _installed())
 
 

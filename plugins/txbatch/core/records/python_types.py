@@ -1,4 +1,4 @@
-"""Which values of Python a type takes: those that need neither rounding nor cutting."""
+"""Python values for each type: the type takes a value if the value needs neither rounding nor cutting."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BITS = {"bigint": 63, "int": 31, "smallint": 15}
 
 
 def misfit(value: Any, type_: str) -> str | None:
-    """Return why a value is not of a type, be it an array's; None: it is, as null is of each.
+    """Return why a value is not of a type, or of an array type; None if the value fits. Null fits every type.
 
     >>> misfit(3, "bigint"), misfit(0.5, "bigint"), misfit([2**31], "array<int>")
     (None, 'it is of the type float', 'it is out of range')
@@ -57,7 +57,7 @@ def misfit(value: Any, type_: str) -> str | None:
 
 
 def all_fit(values: Sequence[Any], type_: str) -> bool:
-    """Return whether no value of a column is a misfit; of those that are common by a look at all of them at once."""
+    """Return True if no value of a column is a misfit. Common types are checked by a look at all values at once."""
     known = [value for value in values if value is not None]
     found = set(map(type, known))
     if not known or (found == {float} and type_ == "double"):
@@ -87,7 +87,7 @@ def _out_of_range(value: Any, type_: str) -> str | None:
 
 
 def fitted(finished: Any, type_: str) -> Any:
-    """Return a finished value as one of its field's type: a decimal has as many digits after the point.
+    """Return a finished value in its field's type: a decimal has the type's digits after the point.
 
     BadRecord for a decimal that is out of range.
     """

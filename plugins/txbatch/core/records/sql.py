@@ -1,4 +1,4 @@
-"""Names and texts in Spark SQL, and texts in SQL of PostgreSQL. Its names: see `postgres.database.expressions`."""
+"""Names and texts in Spark SQL, and texts in SQL of PostgreSQL. For names in PostgreSQL see `postgres.database.expressions`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def spark_text(text: str) -> str:
 
 
 def pg_text(text: str) -> str:
-    """Return a string literal of PostgreSQL, which means the same whatever a session says of backslashes."""
+    """Return a string literal of PostgreSQL with the same meaning under every session setting of backslashes."""
     quoted = text.replace("'", "''")
     return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"

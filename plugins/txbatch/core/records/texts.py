@@ -1,4 +1,4 @@
-"""Values as texts, in Spark SQL and in Python alike: different values of a type have different texts."""
+"""Values written in text, in Spark SQL and in Python alike: different values of a type have different texts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _IN_SQL = {
 
 
 def text_sql(field: Field) -> str:
-    """Return the Spark SQL of a field's value as a text; null is null."""
+    """Return Spark SQL for the text of a field's value; null is null."""
     return _IN_SQL.get(field.type, "cast({} as string)").replace("{}", spark_name(field.name))
 
 
 def text_of(field: Field, value: Any) -> str:
-    """Return a value that is not null as that text."""
+    """Return the text of a value, equal to the text by `text_sql`. The value is not null."""
     scale = decimal_scale(field.type)
     match value:
         case _ if scale is not None:
@@ -48,7 +48,7 @@ def text_of(field: Field, value: Any) -> str:
 
 
 def _hexadecimal(value: float) -> str:
-    """A number as Java's %a writes it.
+    """Return a number in the format %a of Java.
 
     >>> [_hexadecimal(each) for each in (0.5, -0.0, 10.25, float("nan"), float("-inf"))]
     ['0x1.0p-1', '-0x0.0p0', '0x1.48p3', 'NaN', '-Infinity']

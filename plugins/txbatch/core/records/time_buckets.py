@@ -1,9 +1,10 @@
-"""Where time is cut: instants, local days and local months, each with a number. In Python, in Spark SQL and in PostgreSQL's.
+"""How time is cut: into instants, local days and local months, each with a number. In Python, Spark SQL and SQL of PostgreSQL.
 
-Times are microseconds since 1970 in UTC. A local day begins at midnight by the clocks of its zone: at the first one where the
-clocks show two, and, where they show none, at the moment that would have been midnight had they not been put forward. A moment
-belongs to the last day that began by then, also where the clocks go back over midnight. Numbers have no bounds: the Gregorian
-calendar repeats itself every 400 years, and beyond the years that Python has, a zone's offset is that of their ends.
+Times are microseconds since 1970 in UTC. A local day begins at midnight by the clocks of the zone. If the clocks show midnight
+twice, the day begins at the first midnight. If the clocks skip midnight, the day begins when midnight would have been had the
+clocks not been put forward. A moment belongs to the last day that has begun by the moment, also if the clocks go back over
+midnight. Numbers have no bounds: the Gregorian calendar repeats itself every 400 years, and beyond the years of Python, a zone
+keeps the offset of the first or the last year.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _LAST = (datetime.max.replace(tzinfo=UTC) - timedelta(days=2) - _EPOCH) // MICRO
 
 
 def zone_named(given: object) -> str:
-    """Return the name of a zone that is the same one in Python, Spark and PostgreSQL; ValueError says what it must be.
+    """Return the name of a zone with the same meaning in Python, Spark and PostgreSQL. Raises ValueError with the allowed
+    names.
 
-    Short names are not: PostgreSQL takes CET for an offset, Spark for a zone.
+    Short names are refused: PostgreSQL takes CET for an offset, Spark for a zone.
     """
     try:
         if not isinstance(given, str) or ("/" not in given and given != "UTC") or given.startswith(_NOT_NAMES):
@@ -43,12 +45,12 @@ def zone_named(given: object) -> str:
 
 
 def micros_of(time: datetime) -> int:
-    """Return a time as a number; one without a zone is of UTC."""
+    """Return a time in microseconds since 1970; a time without a zone is in UTC."""
     return ((time.replace(tzinfo=UTC) if time.tzinfo is None else time) - _EPOCH) // MICROS
 
 
 def time_of(micros: int) -> datetime:
-    """Return the time of a number; OverflowError outside the years 1 to 9999."""
+    """Return the time of a number of microseconds; OverflowError outside the years 1 to 9999."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -57,7 +59,7 @@ class Cut(ABC):
 
     @abstractmethod
     def number(self, micros: int) -> int:
-        """Return the number of what a moment is in."""
+        """Return the number of the span around a moment."""
 
     @abstractmethod
     def start(self, number: int) -> int:
@@ -65,17 +67,17 @@ class Cut(ABC):
 
     @abstractmethod
     def number_spark(self, time: str) -> str:
-        """Return `number` as an expression of Spark, over one that is a timestamp."""
+        """Return Spark SQL for `number`, over an expression of a timestamp."""
 
     @abstractmethod
     def start_spark(self, number: str) -> str:
-        """Return `start` as an expression of Spark, over one that is a number."""
+        """Return Spark SQL for `start`, over an expression of a number."""
 
     @abstractmethod
     def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
-        """Return an expression of PostgreSQL: when what begins so many numbers after this `start` does.
+        """Return SQL of PostgreSQL for the beginning of the span `numbers` after the span that begins at `start`.
 
-        That is the start of one of the numbers that `slide` divides, counted from `origin`.
+        `start` begins a number that `slide` divides, counted from `origin`.
         """
 
 
@@ -127,7 +129,7 @@ class LocalDates(Cut):
         return f"to_utc_timestamp({midnight}, {spark_text(self.zone)})"
 
     def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
-        """The same. Of two midnights PostgreSQL takes the second: by the offset of the day before it is the first."""
+        """Of two midnights PostgreSQL takes the second; the SQL finds the first by the offset of the day before."""
         zone = f"'{self.zone}'"
         first_day = self._aligned_sql(f"date_trunc('day', {start} AT TIME ZONE {zone})", slide, origin)
         midnight = f"({first_day} + interval '{numbers} {self._unit}')"
@@ -141,14 +143,14 @@ class LocalDates(Cut):
         return _micros(time_of(_within(micros)).astimezone(ZoneInfo(self.zone)).utcoffset())
 
     def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
-        """Return the first day of what begins on a day, as expressions of PostgreSQL: no month is skipped."""
+        """Return SQL of PostgreSQL for the first day of the span that begins on a day: no month is skipped."""
         return day
 
     _unit = ""
 
     @abstractmethod
     def _of_day(self, day: int) -> int:
-        """Return the number that a day is in, which is one itself, from 1970 on."""
+        """Return the number of the span around a day; days are numbered from 1970 on."""
 
     @abstractmethod
     def _first_day(self, number: int) -> int:
@@ -156,11 +158,11 @@ class LocalDates(Cut):
 
     @abstractmethod
     def _of_day_spark(self, day: str) -> str:
-        """Return `_of_day` as an expression of Spark, over a date."""
+        """Return Spark SQL for `_of_day`, over an expression of a date."""
 
     @abstractmethod
     def _first_day_spark(self, number: str) -> str:
-        """Return `_first_day` as an expression of Spark, which is a date."""
+        """Return Spark SQL for the date of `_first_day`."""
 
 
 class Days(LocalDates):
@@ -176,7 +178,7 @@ class Days(LocalDates):
         return number
 
     def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
-        """The same: where it was skipped, the next one is that on which the clocks began."""
+        """Return SQL of PostgreSQL for the first day. If the clocks skipped the first day, the span began on the next day."""
         if slide == 1:
             return day
         over = f"mod({day}::date - date '1970-01-01' - {origin}, {slide})"
@@ -219,5 +221,5 @@ def _within(micros: int) -> int:
 
 @cache
 def _micros(offset: timedelta | None) -> int:
-    """Return a zone's offset; None: of no zone that is one."""
+    """Return a zone's offset in microseconds; 0 for None, which no zone has."""
     return 0 if offset is None else offset // MICROS

@@ -1,4 +1,4 @@
-"""What `where=` says of an aggregate: which records it is of. The others are left out of that value alone."""
+"""The argument `where=` of an aggregate: the records the aggregate counts. All others are left out of that value alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _INNERMOST = re.compile(r"\([^()]*\)")
 
 
 def described(condition: Condition | None) -> str:
-    """Return the condition as definitions and comments have it, with a blank before it; of a function, that it is one.
+    """Return the condition in the words of definitions and comments, after a blank. A Python function is only called a
+    function.
 
     >>> described("price > 0"), described(None)
     (' where price > 0', '')
@@ -27,9 +28,10 @@ def described(condition: Condition | None) -> str:
 
 
 def check_where(of: str, condition: object, aggregate: str) -> None:
-    """DefinitionError when it is no condition, or the Spark SQL of a column more than one call, which it would not reach.
+    """DefinitionError if `condition` is no condition, or if the aggregate's Spark SQL is more than a single call.
 
-    No Spark SQL at all: Python makes the column, of the records for which it holds.
+    `where` would not reach all of a longer expression. If `aggregate` is empty, Python makes the column from records that meet
+    the condition.
     """
     check_condition(f"{of}: where", condition)
     if aggregate and not _is_call(aggregate):

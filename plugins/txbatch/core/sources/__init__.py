@@ -1,4 +1,4 @@
-"""Spouts, which say what a batch reads, decided without Spark.
+"""Spouts: what a batch reads, decided without Spark.
 
 `spout`, then `batch_spout`.
 """

@@ -28,17 +28,16 @@ class PlainSpout(Spout, BatchCoordinator, Emitter):
 class BatchSpout(Spout):
     """A source that cannot be read twice: non-transactional (Trident's IBatchSpout).
 
-    No metadata is kept, and a txid that is emitted again may have other records: states need
-    `guarantee="at_least_once"` (R11).
+    No metadata is kept. A txid emitted again may have other records, and states need `guarantee="at_least_once"` (R11).
     """
 
     kind = SpoutKind.NON_TRANSACTIONAL
 
     @abstractmethod
     def emit_batch(self, spark: SparkSession, txid: int) -> DataFrame:
-        """The records of a batch, possibly none, as a DataFrame with the spout's fields. Runs in the Spark driver.
+        """Return the records of a batch, possibly none, in a DataFrame with the spout's fields. Runs in the Spark driver.
 
-        Asked once in an attempt, and read once: the records are kept on the disks of Spark until the attempt ends.
+        Called once in an attempt, and read once: the records are kept on the disks of Spark until the attempt ends.
         """
 
     def is_ready(self, txid: int) -> bool:
@@ -46,7 +45,7 @@ class BatchSpout(Spout):
         return True
 
     def ack(self, txid: int) -> None:
-        """The txid is committed for good; called in the success task: twice, late or never (R8)."""
+        """Hear that the txid is committed for good. Called in the success task: twice, late or never (R8)."""
 
     def coordinator(self) -> BatchCoordinator:
         return _Coordinator(self)

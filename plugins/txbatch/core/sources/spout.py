@@ -1,4 +1,4 @@
-"""Spouts: Trident's sources of batches. Planning decides which records, without Spark; reading returns exactly those."""
+"""Spouts: Trident's sources of batches. Planning selects records without Spark; reading returns exactly the planned records."""
 
 from __future__ import annotations
 
@@ -51,51 +51,52 @@ class BatchCoordinator(ABC):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """The plan of a txid: any JSON value (R3); None for "nothing new".
+        """Return the plan of a txid: any JSON value (R3); None for "nothing new".
 
-        `prev_metadata` is this spout's plan in the txid before, None before the first. `curr_metadata` is what the run asks for:
-        `{"interval": [start, end]}` of a spout that reads by time, `{"parameters": {...}}` of one that declares some, else
-        None. A txid that has a plan keeps it and is not asked for again, whatever is retried or cleared; one whose plan was
-        not stored, as another run was faster, is.
+        `prev_metadata` is this spout's plan in the txid before, None before the first txid. `curr_metadata` is what the run
+        asks for: `{"interval": [start, end]}` if the spout reads by time, `{"parameters": {...}}` if the spout declares
+        parameters, None for any other spout. A planned txid keeps its plan through retries and clears, and is not planned
+        again. If another run was faster and the plan was not stored, the txid is planned again.
         """
 
     def one_look(self) -> AbstractContextManager[object]:
-        """Context manager. Several txids are planned in the block, one after the other: one look at the source may do for all."""
+        """Context manager. Several txids are planned in the block, one by one: a single look at the source may do for all."""
         return nullcontext()
 
     def success(self, txid: int) -> None:
-        """The txid is committed for good; called twice, late or never (R8)."""
+        """Hear that the txid is committed for good. Called twice, late or never (R8)."""
 
     def close(self) -> None:
-        """Release what the coordinator holds. Called once for each coordinator, also when planning failed."""
+        """Release what the coordinator holds. Called once for each coordinator, also if planning failed."""
 
 
 class Emitter(ABC):
-    """Reads what the metadata names. Runs in the Spark driver."""
+    """Reads the records named by the metadata. Runs in the Spark driver."""
 
     @abstractmethod
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """Return exactly the records that the metadata names, as a DataFrame with the spout's fields.
+        """Return exactly the records that the metadata names, in a DataFrame with the spout's fields.
 
-        Called once for the audit, once for each state and once at the end, when it may refuse a source that changed; of a
-        non-transactional spout once in an attempt. DataFrames that it persists are unpersisted before the next attempt.
+        Called once for the audit, once for each state and once at the end. The last call may refuse a source that changed. The
+        emitter of a non-transactional spout is called once in an attempt. DataFrames persisted by the emitter are unpersisted
+        before the next attempt.
         """
 
     def close(self) -> None:
-        """Release what the emitter holds. Called once in each attempt, when its records are read, also when that failed.
+        """Release what the emitter holds. Called once in each attempt after the records are read, also if reading failed.
 
-        A spout that is its own emitter is asked again by the next attempt. An emitter does not hear of success: the driver
-        ends, or goes on, before the commit. `BatchCoordinator.success` hears of it.
+        If a spout is its own emitter, the next attempt calls the spout again. An emitter does not hear of success: the driver
+        ends, or goes on, before the commit. `BatchCoordinator.success` hears of success.
         """
 
 
 class Spout(ABC):
     """A source of batches (Trident's ITridentSpout): a coordinator and an emitter.
 
-    `fields` is the DDL of its records, `identity` says in JSON which source it is: stored with txid 1, another one is
-    refused (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under
-    "interval". `parameters` names the run's parameters that choose data; those that are given come under "parameters".
-    A plan has at most `metadata_bytes_max` bytes of JSON.
+    `fields` is the DDL of the records. `identity` names the source in JSON: stored with txid 1, another identity is refused
+    (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under "interval".
+    `parameters` names the run's parameters that choose data; the parameters given to a run come under "parameters". A plan has
+    at most `metadata_bytes_max` bytes of JSON.
     """
 
     kind: SpoutKind = SpoutKind.TRANSACTIONAL
@@ -111,50 +112,53 @@ class Spout(ABC):
     @property
     @abstractmethod
     def identity(self) -> Metadata:
-        """Which source this is, for people and for R2: its class and root, no secrets.
+        """Which source the spout reads, for people and for R2: its class and root, no secrets.
 
-        A mapping of strings to JSON, without `kind` and `reads`: the ledger keeps those of every spout.
+        A mapping of strings to JSON, without `kind` and `reads`: the ledger keeps `kind` and `reads` of every spout.
         """
 
     def planned_bytes(self, metadata: Metadata) -> int | None:
-        """How many bytes a plan will read, if that is known: small batches run with less start-up."""
+        """Return how many bytes a plan will read; None if unknown. Small batches run with less start-up."""
         return None
 
     @property
     def fusable(self) -> bool:
-        """True if `fused` may say how several batches are read in one pass."""
+        """True if `fused` may return a plan that reads several batches in one pass."""
         return False
 
     def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
-        """Return a plan by which `emit_batch` reads in one pass what these plans of several batches name, each record once.
+        """Return a plan by which `emit_batch` reads the records of several plans, of a batch each, in one pass, each record
+        once.
 
-        None where they do not go together: each is read by itself. Of a spout with partitions no two plans may name the same. One
-        that reads by time has the name of the field that says when, a timestamp or a date, as its attribute `time`.
+        None if the plans do not go together: then each plan is read by itself. If the spout has partitions, no two plans may
+        name the same partition. If the spout reads by time, its attribute `time` names the field that holds the time of a
+        record, a timestamp or a date.
         """
         return None
 
     def check_texts(self, metadata: Metadata) -> None:
-        """Refuse a text that is none: BadRecord names the record. Asked where Spark has found one in what a plan names.
+        """Refuse invalid text: BadRecord names the record. Called if Spark has found invalid text in the records of a plan.
 
-        Does nothing where the spout cannot say.
+        Does nothing if the spout cannot find the record.
         """
 
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
-        """Return the range, or the plan, by which a committed batch that read this one is counted again (R17): as it was.
+        """Return the range, or the plan, by which a committed batch is counted again (R17): by default unchanged.
 
-        `partition` is '' for a source without. One that is replaced as a whole, such as a file, is what is there now.
-        PartitionUnreadable for what is not there any more. A source that is read by time is not asked: its interval is planned.
+        `metadata` is the range, or the plan, that the batch read. `partition` is '' for a source without partitions. If the
+        source is replaced as a whole, for example a file, return the range of the new content. PartitionUnreadable if the
+        partition is missing now. Not called for a source read by time: the interval is planned again.
         """
         return metadata
 
     def gone(self, metadata: Metadata) -> list[str]:
-        """Return what a plan names and is not there any more, of a source that is read by time: records may have gone with it."""
+        """Return the missing parts of a plan, if the source is read by time: records may be lost with them."""
         return []
 
     def check_plan(self, metadata: Metadata) -> None:
-        """Refuse a plan that cannot be read any more as it was made, where that can be seen without Spark: TransientError.
+        """Raise TransientError if a plan cannot be read any more as planned, and the spout sees so without Spark.
 
-        Asked before an attempt starts Spark. What is not seen here the emitter refuses; what may be left out, it decides, too.
+        Called before an attempt starts Spark. The emitter refuses what is not seen here, and decides what may be left out.
         """
 
     @abstractmethod
@@ -167,7 +171,7 @@ class Spout(ABC):
 
 
 def check_identity(stream: str, spout: Spout) -> None:
-    """DefinitionError when the identity of a stream's spout is no mapping of names, or has one of ours."""
+    """DefinitionError if the identity of a stream's spout is no mapping of names, or has a name reserved by txbatch."""
     identity, of = spout.identity, f"stream {stream!r}: the identity of {type(spout).__name__}"
     if not isinstance(identity, Mapping):
         raise InvalidOption(f"{of} is {identity!r}; give a mapping, such as {{'root': '/data'}}")
@@ -179,35 +183,37 @@ def check_identity(stream: str, spout: Spout) -> None:
 
 
 def how_it_reads(spout: Spout) -> str:
-    """How a spout's plans go on: by the offsets of partitions, by interval, or from the last plan as a whole."""
+    """Return how a spout's plans go on: by the offsets of partitions, by interval, or from the last plan as a whole."""
     if isinstance(spout, PartitionedSpout):
         return "partitions"
     return "interval" if spout.by_interval else "whole"
 
 
 class PartitionedSpout(Emitter, Spout):
-    """A spout whose source has partitions, each with offsets; the framework carries them (Trident's IPartitionedTridentSpout).
+    """A spout for a source with partitions; the framework carries their offsets (Trident's IPartitionedTridentSpout).
 
-    Per partition the metadata is JSON with `start` and `end`: the next batch starts where the last committed one ended.
-    A partition that yields nothing keeps its place; a new one starts at its beginning, once (R14).
+    Per partition the metadata is JSON with `start` and `end`: the next batch starts at the end of the last committed range. A
+    partition that yields nothing keeps its place; a new partition starts at its beginning, once (R14).
 
-    A range that says how many records it has, `{"start": a, "end": b, "records": n}`, is refused when another number was
-    read (R7): a source that was cut off since loses nothing in silence. Say so wherever planning knows it.
+    A range may have its number of records, `{"start": a, "end": b, "records": n}`. If another number was read, the range is
+    refused (R7): if the source was cut off in between, no records are lost in silence. Plan `records` wherever the number is
+    known.
 
-    Where the source no longer keeps what was to come next, the plan says so: `{"start": a, "end": b, "gone": "<why>"}`. Such
-    ranges get a txid of their own that cannot be emitted: `txbatch abort --skip` gives the records up.
+    If the source no longer keeps the next records, plan `{"start": a, "end": b, "gone": "<why>"}`. Gone ranges get a txid of
+    their own that cannot be emitted: `txbatch abort --skip` gives the records up.
     """
 
     max_partitions: int | None = None
 
     @abstractmethod
     def partitions(self) -> Sequence[str]:
-        """The partitions that exist now, in the order in which they are planned."""
+        """Return the partitions that exist now, in the order of planning."""
 
     def partitions_to_ask(self, known: Mapping[str, Metadata]) -> Sequence[str]:
-        """The partitions that may have something new, in order; `known` are those with an offset, and their last ranges.
+        """Return the partitions that may have something new, in order; `known` has the last ranges of partitions with an
+        offset.
 
-        Override where a partition is read once: a look then costs by what is new.
+        Override if a partition is read once: then a look costs only as much as the new partitions.
         """
         return self.partitions()
 
@@ -221,10 +227,10 @@ class PartitionedSpout(Emitter, Spout):
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
     ) -> DataFrame:
-        """Exactly the records of this range; PartitionUnreadable when the partition cannot be read now."""
+        """Return exactly the records of this range; PartitionUnreadable if the partition cannot be read now."""
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """All ranges of the batch, with the partition in `PARTITION_COLUMN`. Override to read many partitions in one scan."""
+        """Return all records of a batch, with the partition in `PARTITION_COLUMN`. Override to read partitions in one scan."""
         ranges: Mapping[str, Metadata] = metadata["partitions"]
         return union({name: self.emit_partition_batch(spark, attempt, name, of) for name, of in ranges.items()})
 
@@ -234,15 +240,15 @@ class PartitionedSpout(Emitter, Spout):
         return type(self).emit_batch is PartitionedSpout.emit_batch
 
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
-        """How many records a range has, looked at again without Spark; None where the spout cannot say.
+        """Return how many records a range has, counted again without Spark; None if the spout cannot count the records.
 
-        Asked of a range that gave no records, which is refused unless there are none, and of one with invalid UTF-8: raise
-        BadRecord to name the record.
+        Called for a range that gave no records: the range is refused unless its number of records is 0. Called also for a
+        range with invalid UTF-8: raise BadRecord to name the record.
         """
         return None
 
     def partition_name(self, value: str) -> str:
-        """The partition that a value of `PARTITION_COLUMN` stands for, for readers that cannot give the name itself."""
+        """Return the partition's name for a value of `PARTITION_COLUMN`: readers may be unable to write the name itself."""
         return value
 
     def coordinator(self) -> BatchCoordinator:
@@ -253,17 +259,18 @@ class PartitionedSpout(Emitter, Spout):
 
 
 class OpaquePartitionedSpout(PartitionedSpout):
-    """A partitioned spout that may leave out a partition it cannot read (Trident's IOpaquePartitionedTridentSpout).
+    """A partitioned spout that may leave out an unreadable partition (Trident's IOpaquePartitionedTridentSpout).
 
-    The plan is an upper bound. `emit_partition_batch` raises PartitionUnreadable, before it returns, to declare a hole:
-    the batch commits without the partition, whose offset does not move (R13). So does `emit_partition_batch_new`.
+    The plan is an upper bound. `emit_partition_batch` raises PartitionUnreadable, before it returns, to declare a hole: the
+    batch commits without the partition, and the partition's offset does not move (R13). `emit_partition_batch_new` may raise
+    PartitionUnreadable, too.
     """
 
     kind = SpoutKind.OPAQUE
 
 
 class PartitionedCoordinator(BatchCoordinator):
-    """Plans a partitioned spout: for each partition the range after its last one, at most `max_partitions` of them."""
+    """Plans a partitioned spout: for each partition the range after its last range, for at most `max_partitions` partitions."""
 
     # While several txids are planned: the partitions that may have something new.
     _listed: dict[str, None] | None = None
@@ -274,7 +281,7 @@ class PartitionedCoordinator(BatchCoordinator):
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Context manager. What is planned in the block is of one listing; who has nothing new is not asked again."""
+        """Context manager. Plans in the block use a single listing; a partition with nothing new is not asked again."""
         self._listed = {}
         try:
             yield
@@ -284,10 +291,10 @@ class PartitionedCoordinator(BatchCoordinator):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """Return the ranges by partition, those that continue an earlier one, and the partitions that raised PartitionUnreadable.
+        """Return the ranges by partition, the partitions that continue an earlier range, and the unreadable partitions.
 
-        None when every range is empty: it would use a txid for nothing, and again in the next run (R4).
-        If any range is gone, only such ranges are planned, so that a skip gives up nothing else.
+        None if every range is empty: an empty plan would use a txid for nothing, and again in the next run (R4). If any range
+        is gone, only gone ranges are planned, and a skip gives up nothing else.
         """
         planned: dict[str, Metadata] = {}
         unreadable: dict[str, str] = {}
@@ -322,7 +329,7 @@ class PartitionedCoordinator(BatchCoordinator):
         return found
 
     def _partitions(self) -> Sequence[str]:
-        """Return the partitions' names. DefinitionError for no list, or a name that is no string, empty, too long or repeated."""
+        """Return the partitions' names. DefinitionError for no list, or if a name is no string, empty, too long or repeated."""
         named = self.spout.partitions_to_ask(self.offsets)
         if isinstance(named, str) or not isinstance(named, Iterable):
             raise InvalidPlan(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
@@ -343,11 +350,11 @@ class PartitionedCoordinator(BatchCoordinator):
         return names
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
-        """Ask the spout for the range after a partition's last one; None for nothing new."""
+        """Ask the spout for the range after a partition's last range; None for nothing new."""
         return self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
 
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
-        """Plan one partition's next range, or return None for nothing new. Raises as `_check_range` does."""
+        """Plan one partition's next range; None for nothing new. Raises the errors of `_check_range`."""
         last = self.offsets.get(partition)
         range_ = self.ask(txid, partition, deepcopy(last))
         if range_ is not None:
@@ -356,8 +363,10 @@ class PartitionedCoordinator(BatchCoordinator):
 
 
 def _check_range(of: str, range_: Any, last: Metadata | None) -> None:
-    """Refuse a range without both ends, with no number of records, or that does not start where the partition's last one ended
-    (DefinitionError), and one whose offsets went backwards (TerminalError).
+    """Refuse a range that does not follow a partition's last range.
+
+    DefinitionError for a range without both ends, with a bad number of records, or with a start that is not the last range's
+    end. TerminalError for offsets that went backwards.
     """
     if not is_range(range_):
         raise InvalidPlan(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")

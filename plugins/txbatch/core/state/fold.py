@@ -3,7 +3,8 @@
 A position is the ordinary txid that a contribution stands for; its versions are that txid and those of its restates, of which
 the newest counts. What was folded by retention is the key's base, before all positions.
 
->>> from txbatch.core.aggregates.merge import ADD, Merger
+>>> from txbatch.core.aggregates.merge import ADD
+>>> from txbatch.core.aggregates.merger import Merger
 >>> add = Merger([ADD])
 >>> monday = [Contribution(1, 1, Change((4,)), replaced_by=3), Contribution(2, 2, Change((1,)))]
 >>> today = [*monday, Contribution(1, 3, Change((5,)))]
@@ -18,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.state.update import Change
 
 

@@ -1,7 +1,8 @@
 """The update table R9 as pure functions: one class per kind of state, and per place. `postgres.state.statements` says the
 same in SQL.
 
->>> from txbatch.core.aggregates.merge import ADD, Merger
+>>> from txbatch.core.aggregates.merge import ADD
+>>> from txbatch.core.aggregates.merger import Merger
 >>> add = Merger([ADD])
 >>> stored = {"dog": OpaqueValue(2, (4,), (1,), 1)}
 >>> in_ledger(StateKind.OPAQUE, add).update(stored, {"dog": Change((2,))}, txid=3).puts

@@ -1,4 +1,4 @@
-"""Which streams, states and aggregates fit together (R11), and which names a state can have."""
+"""Checks that streams, states and aggregates fit together (R11), and that names of a state are allowed."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ EXACTLY_ONCE = frozenset(
 
 
 def check_aggregate(aggregate: PersistentAggregate) -> PersistentAggregate:
-    """The aggregate, if it can be kept.
+    """Return the aggregate if a state can keep it.
 
-    Raises NotExactlyOnce (R11), DefinitionError for what is no state, aggregator or condition, and for names or types.
+    Raises NotExactlyOnce (R11), DefinitionError for an invalid state, aggregator or condition, and for invalid names or types.
     """
     state = aggregate.state
     if not isinstance(state, State):
@@ -69,7 +69,7 @@ def check_aggregate(aggregate: PersistentAggregate) -> PersistentAggregate:
 
 
 def check_guarantee(stream: Node, state: State, guarantee: str) -> None:
-    """The guarantee matrix (R11)."""
+    """Check the guarantee matrix (R11)."""
     if guarantee not in ("exactly_once", "at_least_once"):
         raise InvalidArgument(f"guarantee {guarantee!r} is neither 'exactly_once' nor 'at_least_once'")
     if guarantee == "exactly_once" and (stream.kind, state.kind) not in EXACTLY_ONCE:

@@ -1,8 +1,8 @@
-"""What a topology is made of, as whoever loaded its job sees it: a digest of each part, to be compared with another's.
+"""Digests of the parts of a topology, from the process that loaded the job, to compare with the digests of another process.
 
-A task checks and plans a job, Spark's driver loads it once more: by other variables, or as `__main__`, it may be another job.
-Compared are texts, the code of the job's own functions with the plain values that it names, keys, aggregates and sources; no
-file, line or name of a module is.
+A task checks and plans a job, and Spark's driver loads the job once more: under other variables, or under the name `__main__`,
+the driver may load another job. The digests are of texts, of the code of the job's own functions with the plain values named
+in the code, of keys, aggregates and sources. The digests leave out files, lines and names of modules.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OF_EACH_CLASS = frozenset(
 
 
 def loaded(topology: Topology, folder: str = "", variables: Sequence[str] = ()) -> Loaded:
-    """Return what a topology is made of. Texts that begin with the job's `folder` are told without it: it may lie elsewhere."""
+    """Return the digests of a topology's parts. The job's `folder` is removed from texts: the job may lie elsewhere."""
     import hashlib  # here, as in core.batch.transaction
 
     teller = _Teller(folder)
@@ -51,13 +51,13 @@ def loaded(topology: Topology, folder: str = "", variables: Sequence[str] = ()) 
 
 
 class _Teller:
-    """Tells values as nested tuples of texts, the same in each process that has the same of them."""
+    """Turns values into nested tuples of texts; equal values give equal texts in every process."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self._within = folder, set[int]()
 
     def parts(self, topology: Topology) -> Iterator[tuple[str, Any]]:
-        """Yield each part of a topology with what it is, those first that records meet first."""
+        """Yield each part of a topology with its name and nested texts, in the order in which records meet the parts."""
         seen = set[int]()
         for aggregate in topology.aggregates:
             for node in (*aggregate.stream.roots, *on_the_way(aggregate.stream)):
@@ -84,7 +84,7 @@ class _Teller:
         return f"stream {node.name!r}: {_called(node)}", (type(node).__name__, self.tell(own))
 
     def tell(self, value: Any) -> Any:
-        """Tell a value; one within itself only as such."""
+        """Return the nested texts of a value; a value within itself is only marked."""
         if isinstance(value, Enum):
             return repr(value.value)
         if isinstance(value, str) and self.folder:
@@ -150,7 +150,7 @@ class _Teller:
         return kind.__name__, self.tell(own), [self.tell(each) for each in kind.__bases__]
 
     def _object(self, value: Any) -> Any:
-        """Tell an object of the job's own classes, or of ours, by its attributes; any other by its class."""
+        """Return the texts of an object: of its attributes if the class is the job's or txbatch's, if not of the class's name."""
         kind = type(value)
         if is_dataclass(value):
             attributes = {each.name: getattr(value, each.name) for each in fields(value)}
@@ -176,7 +176,7 @@ def _unwrapped(attribute: Any) -> Any:
 
 
 def _called(node: Node) -> str:
-    """Return what is said of a node: of its operation and function, where it has one."""
+    """Return the name of a node: of its operation and function, if the node has a function."""
     match node:
         case Merged():
             return "merge"
@@ -192,7 +192,7 @@ def _called(node: Node) -> str:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that code, and the code within, takes from somewhere."""
+    """Return the names that code, and the code within, takes from elsewhere."""
     within = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
     return set(code.co_names).union(*within)
 

@@ -1,4 +1,4 @@
-"""GroupedStream: what is done with the records of each key; a stream itself is one group without keys."""
+"""GroupedStream: operations on the records of each key. A stream itself is one group without keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from txbatch.core.topology.walks import parted
 
 
 class Place(Protocol):
-    """What is grouped: a stream of a topology. A step makes another place of the same kind."""
+    """A stream of a topology that can be grouped. A step makes another place of the same kind."""
 
     @property
     def topology(self) -> Owner:
@@ -32,13 +32,13 @@ class Place(Protocol):
 
     @property
     def node(self) -> Node:
-        """Where the records come from."""
+        """The node that the records come from."""
 
     def field(self, name: str) -> Field:
-        """Return the field of this name; DefinitionError where there is none."""
+        """Return the field of this name; DefinitionError if the field is missing."""
 
     def of(self, operation: str) -> str:
-        """Return an operation with its stream, as errors name it."""
+        """Return an operation with its stream, in the words of errors."""
 
     def then(self, step: Step) -> Self:
         """Return the place after one more step."""
@@ -49,28 +49,34 @@ Grouped = TypeVar("Grouped", bound=Place)
 
 @dataclass(frozen=True, slots=True)
 class GroupedStream(Generic[Grouped]):
-    """A stream grouped by keys. What it makes within a batch is per batch, and a stream again."""
+    """A stream grouped by keys. Results within a batch are per batch, and are streams again."""
 
     stream: Grouped
     keys: tuple[Field, ...]
 
     def min_by(self, name: str) -> Grouped:
-        """Keep of each group the record in which this field is least and not null; of equal ones the least by all fields."""
+        """Keep of each group the record with the least value of this field; of equal records the least by all fields.
+
+        Null values are left out.
+        """
         return self._first(1, name, descending=False, known=True)
 
     def max_by(self, name: str) -> Grouped:
-        """Keep of each group the record in which this field is greatest and not null; of equal ones the least by all fields."""
+        """Keep of each group the record with the greatest value of this field; of equal records the least by all fields.
+
+        Null values are left out.
+        """
         return self._first(1, name, descending=True, known=True)
 
     def first_n(self, number: int, by: str, *, descending: bool = False) -> Grouped:
-        """Keep of each group the first records by a field, in which nulls come last; of equal ones the least by all fields."""
+        """Keep the first records of each group by a field, nulls last; equal records are ordered by all fields, least first."""
         check_number(self.stream.of("first_n"), number)
         return self._first(number, by, descending=descending, known=False)
 
     def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Grouped:
-        """Make one record of each group: its keys, and a value per keyword, with its finished type.
+        """Make one record of each group: the keys, and a value per keyword, with the value's finished type.
 
-        A null key is a group. DefinitionError for no aggregator, or one whose result is no field's.
+        A null key is a group. DefinitionError for an invalid aggregator, or if no field can have the result's type.
         """
         reducers = {name: each for name, each in aggregates.items() if isinstance(each, ReducerAggregator)}
         combiners = {name: each for name, each in aggregates.items() if not isinstance(each, ReducerAggregator)}
@@ -84,9 +90,10 @@ class GroupedStream(Generic[Grouped]):
         return self._reduce(reducers)
 
     def partition_aggregate(self, **aggregates: CombinerAggregator) -> Grouped:
-        """Make one record of each group in each partition of the spout: it needs no other partition, as Spark's are none.
+        """Make one record of each group in each partition of the spout. Partitions of the spout are not partitions of Spark.
 
-        DefinitionError also behind what knows no partition any more, such as a join.
+        No partition needs another partition. DefinitionError also after an operation that loses the partition, for example a
+        join.
         """
         if before := parted(self.stream.node):
             raise OutOfPlace(
@@ -105,11 +112,11 @@ class GroupedStream(Generic[Grouped]):
     ) -> PersistentAggregate:
         """Aggregate into a state across batches, one value per keyword.
 
-        A record for which `remove` holds removes its key: the value before this batch is dropped, and the batch's other
-        records of the key count afresh; without any, the key goes away (R18).
+        A record for which `remove` holds removes its key. The value before this batch is dropped, and the batch's other
+        records of the key are counted from zero. Without other records of the key, the key goes away (R18).
 
-        Raises NotExactlyOnce when spout and state cannot be exactly-once together and `guarantee` is not
-        `"at_least_once"` (R11), DefinitionError for names or types that cannot be kept.
+        Raises NotExactlyOnce if spout and state cannot be exactly-once together and `guarantee` is not `"at_least_once"`
+        (R11), DefinitionError for names or types that cannot be kept.
         """
         topology = self.stream.topology
         check_aggregates(state)
@@ -142,7 +149,7 @@ class GroupedStream(Generic[Grouped]):
         return stream.then(node)
 
     def _per_batch(self, name: str) -> Node:
-        """Return the node of the records; DefinitionError for sessions, which are more than what is in one batch of them."""
+        """Return the node of the records; DefinitionError for sessions, since a session may go on after the batch."""
         if sessions_of(self.stream.node, self.keys):
             raise OutOfPlace(
                 f"{self.stream.of(name)}: a session may go on in the next batch; count it by persistent_aggregate, and read its "
@@ -152,7 +159,7 @@ class GroupedStream(Generic[Grouped]):
 
 
 def _called(node: Node) -> str:
-    """What an operation is called where it is defined."""
+    """Return the name of an operation in a job."""
     return {"FirstN": "first_n, min_by or max_by", "Arguments": "a question"}.get(
         type(node).__name__, type(node).__name__.lower()
     )

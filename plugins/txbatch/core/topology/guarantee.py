@@ -1,4 +1,4 @@
-"""What a topology guarantees, state by state (R11)."""
+"""Guarantees of a topology, state by state (R11)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from txbatch.core.topology.watermarked import watermarks
 
 
 def guarantees(topology: Topology) -> list[dict[str, Any]]:
-    """One row per state: its stream, the spouts behind it, both kinds, what they give together, where it is kept, what it
-    counts per batch, None where its numbers do not depend on where batches end, and by which windows, None where by none; and
-    the watermarks by which records of these are late.
+    """Return one row per state.
+
+    A row has the stream, the spouts behind the stream, the kinds of spout and state, their guarantee together, and the
+    database. `counts` has the operations that count per batch; None if numbers do not depend on where batches end. `windows`
+    has the windows; None without windows. `watermark` has the watermarks by which records of the windows are late.
     """
     return [_guarantee(aggregate, topology.by_interval) for aggregate in topology.aggregates]
 
@@ -37,6 +39,6 @@ def _guarantee(aggregate: PersistentAggregate, by_interval: bool) -> dict[str, A
 
 
 def _counts(aggregate: PersistentAggregate, by_interval: bool) -> str | None:
-    """Return the operations whose results are those of a batch, and not of all records together."""
+    """Return the operations with results of a single batch, rather than of all records together."""
     operations = "; ".join(per_batch(aggregate.stream))
     return f"per {'interval' if by_interval else 'batch'}: {operations}" if operations else None

@@ -1,4 +1,4 @@
-"""How long closed windows stay in a state, as a job says it, and which have left it (R30)."""
+"""How long closed windows stay in a state, as set by a job, and which windows have left the state (R30)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _CUTS: Mapping[str, Callable[[str], Cut]] = {"instants": lambda _: Instants(), "
 
 @dataclass(frozen=True, slots=True)
 class KeptWindows:
-    """The windows of a state that stay for `keep` microseconds after they have ended, as the ledger knows it without the job.
+    """The windows of a state that stay for `keep` microseconds after their end, as stored in the ledger, without the job.
 
-    `streams` are those whose watermarks close them, each with whether it is of processing time. `records` is the value that
-    counts what they are made of; None: none does.
+    `streams` has each stream whose watermark closes the windows, with True for processing time. `records` is the value that
+    counts the records of the windows; None if no value counts the records.
     """
 
     keep: int
@@ -41,7 +41,7 @@ class KeptWindows:
 
     @classmethod
     def of(cls, aggregate: PersistentAggregate, keep: int) -> KeptWindows:
-        """Return those of a state as it is defined."""
+        """Return the kept windows of a state from its definition."""
         values = aggregate.aggregates.items()
         counted = (name for name, each in values if isinstance(each, Count) and each.where is None and not each.since)
         streams = {name: says.planned for name, says in sorted(watermarks(aggregate.stream).items())}
@@ -49,26 +49,26 @@ class KeptWindows:
 
     @property
     def by(self) -> str:
-        """The column by which they leave: that of the starts of windows, or of the last times of sessions."""
+        """The column by which windows leave: the column of the windows' starts, or of the sessions' last times."""
         return self.window.closes_by
 
     @property
     def gap(self) -> int | None:
-        """How far the records of a session are apart at most; None: it is of windows."""
+        """The largest time between two records of a session; None for windows."""
         return self.window.gap if isinstance(self.window, SessionWindow) else None
 
     def watermark_of(self, marks: Mapping[str, int]) -> int | None:
-        """Return up to when records are taken to be there by these watermarks; None while a stream has none."""
+        """Return the time up to which records are taken to have come, by these watermarks; None while a stream has none."""
         return min(marks[name] for name in self.streams) if self.streams.keys() <= marks.keys() else None
 
     def plan_marks(self, plan: BatchPlan) -> Mapping[str, int]:
-        """Return the watermarks of a plan: of processing time when that was."""
+        """Return the watermarks of a plan; for processing time, the time of planning."""
         known = {name: mark for name, mark in plan.watermark.items() if not self.streams.get(name)}
         timed = [name for name, planned in self.streams.items() if planned]
         return known if plan.planned_at is None else known | dict.fromkeys(timed, plan.planned_at)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the ledger stores of it."""
+        """Return the JSON stored in the ledger."""
         window = self.window
         cut: dict[str, Any] = {"start": window.name}
         if isinstance(window, SessionWindow):
@@ -82,7 +82,7 @@ class KeptWindows:
 
     @classmethod
     def from_json(cls, stored: Metadata) -> KeptWindows:
-        """Return what was stored."""
+        """Return the kept windows from the stored JSON."""
         cut, window = stored["window"], cast("Window | SessionWindow | None", None)
         if "gap" in cut:
             window = SessionWindow("", cut["start"], cut["gap"])
@@ -94,10 +94,10 @@ class KeptWindows:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What has left a state: all windows that begin `before` a time, and all sessions whose last record is before it.
+    """The windows that have left a state: windows with a start, and sessions with a last record, `before` a time.
 
-    So many `windows`, made of so many `records`, None where that is not known; `txid` was the newest committed one when the last
-    of them left. Of a call it is what that let go.
+    `windows` and `records` are the numbers of windows, and of records in the windows; None if unknown. `txid` was the newest
+    committed txid when the last window left. The result of a call has only the windows removed by the call.
     """
 
     kept: KeptWindows
@@ -108,27 +108,27 @@ class Left:
 
     @classmethod
     def from_json(cls, stored: Metadata) -> Left:
-        """Return what a rebuild kept of the generation that it replaced."""
+        """Return the windows that had left the generation replaced by a rebuild, from the JSON that the rebuild kept."""
         return cls(KeptWindows.from_json(stored["kept"]), stored["before"], stored["txid"])
 
     def renamed(self, name: Callable[[str], str]) -> Left:
-        """Return the same where streams are called otherwise: `name` returns what each is."""
+        """Return the same windows with other names of streams: `name` returns the new name of a stream."""
         streams = {name(stream): planned for stream, planned in self.kept.streams.items()}
         return replace(self, kept=replace(self.kept, streams=streams))
 
     def describe(self, state: str) -> str:
-        """Return which windows of a state have left it."""
+        """Return which windows of a state have left the state, in words."""
         return f"the windows of state {state!r} {which(self.kept, self.before)} have left it by retention"
 
 
 def which(kept: KeptWindows, before: int) -> str:
-    """Tell which windows are before a time."""
+    """Return, in words, which windows are before a time."""
     time = describe_time(before)
     return f"that begin before {time}" if kept.gap is None else f"(its sessions) that end before {time}"
 
 
 def describe_time(micros: int) -> str:
-    """Return a time for people; beyond the years that Python has, its number."""
+    """Return a time for people; beyond the years of Python, the number of microseconds."""
     try:
         return f"{time_of(micros).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC".replace(":00 UTC", " UTC")
     except OverflowError:
@@ -136,7 +136,7 @@ def describe_time(micros: int) -> str:
 
 
 def check_keeps_windows(aggregate: PersistentAggregate) -> None:
-    """DefinitionError where windows are to leave a state, and none closes there, or late records would begin them anew."""
+    """DefinitionError if windows are to leave a state but never close, or if late records would begin the windows again."""
     state = aggregate.state
     if state.keep_windows is None:
         return
@@ -163,7 +163,7 @@ def check_keeps_windows(aggregate: PersistentAggregate) -> None:
 
 
 def check_folds(topology: str, aggregates: Iterable[PersistentAggregate], keep: Keep | None) -> None:
-    """DefinitionError where windows are to leave, and nothing of what they are made of is folded."""
+    """DefinitionError if windows are to leave, but no batches of the topology are ever folded."""
     for state in (each.state for each in aggregates):
         if state.keep_windows is not None and keep is None:
             raise InvalidRetention(
@@ -173,7 +173,7 @@ def check_folds(topology: str, aggregates: Iterable[PersistentAggregate], keep: 
 
 
 def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
-    """TerminalError where a batch that is to be counted again may count in windows that have left a state."""
+    """TerminalError if a batch to be counted again may count in windows that have left a state."""
     for gone in _gone(asked.plan, left):
         raise WindowsGone(
             f"{asked.topology}: txid {asked.txid} may count in windows that are gone: {gone}, and were planned "
@@ -182,7 +182,7 @@ def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
 
 
 def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, left: Mapping[str, Left]) -> None:
-    """TerminalError where an interval that comes after later ones may count in windows that have left a state."""
+    """TerminalError if an interval that comes after later intervals may count in windows that have left a state."""
     for gone in _gone(plan, left):
         raise WindowsGone(
             f"{topology}: interval {interval} may count in windows that are gone: {gone}; count all again, "
@@ -191,11 +191,11 @@ def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, 
 
 
 def may_count_in(plan: BatchPlan, left: Left) -> bool:
-    """True if a plan's records in time may be of windows that have left a state."""
+    """True if a plan's records, unless late, may be of windows that have left a state."""
     mark = left.kept.watermark_of(left.kept.plan_marks(plan))
     return mark is None or left.kept.window.first_open(mark) < left.before
 
 
 def _gone(plan: BatchPlan, left: Mapping[str, Left]) -> Iterator[str]:
-    """Yield which windows have left a state, of those states where a plan's records in time may be of such ones."""
+    """Yield a text of the windows that have left a state, for each state if the plan's records may be of such windows."""
     return (each.describe(state) for state, each in left.items() if may_count_in(plan, each))

@@ -1,4 +1,4 @@
-"""What becomes of late records where they do not count like all others: they are left out, or kept as rows (R25)."""
+"""Late records that do not count like all others: left out, or kept in rows (R25)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class LateState(AppendState):
-    """The rows of the late records of a state, which does not count them. What had no watermark may begin one."""
+    """The rows of the late records of a state; the state itself does not count late records.
+
+    A state with history, but without a watermark so far, may begin to keep late rows.
+    """
 
     def __init__(self, of: PersistentAggregate) -> None:
         super().__init__(fitted_name(of.state.name, "_late"), database=of.state.database)
@@ -29,9 +32,9 @@ class LateState(AppendState):
 
 
 def kept_aside(aggregate: PersistentAggregate) -> list[PersistentAggregate]:
-    """Return what keeps the late records of a state: nothing, unless its watermark says `late="side"`.
+    """Return the aggregates that keep the late records of a state: none, unless the state's watermark has `late="side"`.
 
-    DefinitionError where nobody could say of what reaches the state whether it is late.
+    DefinitionError if a record that reaches the state cannot be told to be late or in time.
     """
     _check_window(aggregate)
     if aggregate.late != SIDE:
@@ -54,7 +57,7 @@ def _check_window(aggregate: PersistentAggregate) -> None:
 def check_kept_aside(
     topology: str, aggregates: Iterable[PersistentAggregate], staged: Mapping[str, StagedState]
 ) -> None:
-    """TransientError where other records are kept aside than a state found late: each was read by itself (R7)."""
+    """TransientError if the records kept aside are not the late records of a state: each set was read by itself (R7)."""
     for aside in (each.state for each in aggregates if isinstance(each.state, LateState)):
         kept, late = staged[aside.name].kept, staged[aside.of.state.name].late
         if kept != late:

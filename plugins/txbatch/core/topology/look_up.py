@@ -30,7 +30,7 @@ KEY_CHARACTERS = 100
 
 
 class How(StrEnum):
-    """Of which side of a join the records stay that match none of the other side."""
+    """The side of a join whose records stay without a match on the other side."""
 
     INNER = "inner"
     LEFT = "left"
@@ -40,10 +40,10 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class LiveState:
-    """A state, of this topology or of another one, with those `fields` of its report that are looked up.
+    """A state, of this topology or of another topology; `fields` are the fields of its report to look up.
 
-    The plan of a batch fixes as of which txid: what reports showed while that was the newest committed one. Every attempt sees
-    the same, and so does a restate.
+    The plan of a batch fixes a txid. A look-up returns the values of reports while the txid was the newest committed txid.
+    Every attempt reads the same values, and a restate, too.
     """
 
     name: str
@@ -57,24 +57,24 @@ class LiveState:
         return f"state {self.name!r}"
 
     def field(self, name: str) -> Field:
-        """Return the field of this name; DefinitionError names those that are declared."""
+        """Return the field of this name; DefinitionError names the declared fields."""
         return _field(self, name)
 
 
 class Versioned(ABC):
-    """A reader that can say which version of its rows is there. `StaticFiles` is one."""
+    """A reader of rows that have versions, for example `StaticFiles`."""
 
     @abstractmethod
     def version(self) -> Metadata:
-        """Return the version that is there now, as JSON. Runs where batches are planned, without Spark."""
+        """Return the current version in JSON. Runs where batches are planned, without Spark."""
 
     @abstractmethod
     def read(self, spark: SparkSession, version: Metadata) -> DataFrame:
-        """Return the rows of a version. TransientError when that is not there any more."""
+        """Return the rows of a version. TransientError if the version is gone."""
 
     @abstractmethod
     def check(self, version: Metadata) -> None:
-        """Raise TransientError when that version is not there any more."""
+        """Raise TransientError if the version is gone."""
 
 
 # How its rows are had: from Spark, as they are, or in the version that a batch's plan fixes.
@@ -82,11 +82,12 @@ Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[Any] | Versioned
 
 
 class StaticState:
-    """Rows with these `fields`, read anew by every attempt that looks something up.
+    """Rows with these `fields`. Every attempt with a look-up reads the rows again.
 
-    `reader` is a `StaticFiles`, whose files' version is fixed in the plan of each batch; the rows themselves: tuples or lists in
-    the order of the fields, dicts by their names, or of a dataclass; or a function from the Spark session to a DataFrame. What
-    such a function reads belongs to no txid: should it change, batches see the change from then on, also one that is retried.
+    `reader` is a `StaticFiles`: the plan of each batch fixes the version of the files. Or `reader` is the rows themselves:
+    tuples or lists in the order of the fields, dicts by the fields' names, or objects of a dataclass. Or `reader` is a
+    function from the Spark session to a DataFrame. The rows of a function belong to no txid: if the rows change, all later
+    attempts see the change, also a retry of a batch.
     """
 
     def __init__(self, name: str, reader: Reader, fields: Fields) -> None:
@@ -99,11 +100,11 @@ class StaticState:
 
     @property
     def needs_spark(self) -> bool:
-        """True if its rows are not given, and Spark reads them."""
+        """True if Spark reads the rows; False if the job gives the rows."""
         return isinstance(self.reader, Versioned) or callable(self.reader)
 
     def field(self, name: str) -> Field:
-        """Return the field of this name; DefinitionError names those that exist."""
+        """Return the field of this name; DefinitionError names the existing fields."""
         return _field(self, name)
 
 
@@ -115,7 +116,7 @@ def _field(of: LiveState | StaticState, name: str) -> Field:
 
 
 def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]:
-    """Return given rows as tuples; DefinitionError names the first that has other fields."""
+    """Return given rows in tuples; DefinitionError names the first row with other fields."""
     names, rows = [field.name for field in parse_fields(fields)], list[tuple[Any, ...]]()
     for number, row in enumerate(given, 1):
         if (values := given_values(row, names)) is None:
@@ -129,9 +130,9 @@ def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class StateQuery:
-    """A look-up: by `keys`, which are fields of the stream and of the state, of the fields `names` (None: all others).
+    """A look-up of the fields `names` (None: all others) by `keys`, which are fields of the stream and of the state.
 
-    `how` says whether a record without a match stays. A key has one row, or, with `many`, any number of them.
+    `how` decides whether a record without a match stays. A key has one row, or, with `many`, any number of rows.
     """
 
     state: StaticState | LiveState
@@ -160,11 +161,11 @@ class StateQuery:
 
     @property
     def one_for_one(self) -> bool:
-        """True if each record comes out once."""
+        """True if every record comes out exactly once."""
         return self.how is How.LEFT and not self.many
 
     def twice(self, key: str = "") -> BadKey:
-        """Return the error of a key that has several rows where one was promised; `key` is what may be shown of it."""
+        """Return the error of a key with several rows although one row was promised; `key` is the part of the key to show."""
         keys = ", ".join(each.name for each in self.keys)
         told = f" ({key})" if key else ""
         return BadKey(
@@ -173,7 +174,7 @@ class StateQuery:
 
 
 def checked_how(how: str, what: str) -> How:
-    """Return how a look-up treats a record without a match; DefinitionError for what is neither inner nor left."""
+    """Return the treatment of a record without a match; DefinitionError if `how` is neither inner nor left."""
     if how not in (How.LEFT, How.INNER):
         raise InvalidArgument(f"{what}: how={how!r} is neither 'left', by which every record stays, nor 'inner'")
     return How(how)

@@ -1,4 +1,4 @@
-"""Streams that are made of several: merged, and joined."""
+"""Streams made of several streams: merged, and joined."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from txbatch.core.topology.stream import Stream
 
 
 def merged(name: str, streams: Sequence[Stream]) -> Stream:
-    """Return one stream of the records of several, in which the fields are called as in the first.
+    """Return one stream of the records of several streams; fields have their names in the first stream.
 
-    Raises DefinitionError unless all are of one topology and their fields have the same types in the same order.
+    Raises DefinitionError unless all streams are of one topology and their fields have the same types in the same order.
     """
     if len(streams) < 2:
         raise MissingPart(f"stream {name!r}: merge at least two streams")
@@ -37,9 +37,10 @@ def _listed(stream: Stream) -> str:
 
 
 def join(name: str, left: Stream, right: Stream, on: Sequence[str], how: str) -> Stream:
-    """Return one stream of the records of two that are equal in fields of both: these once, then the others of each.
+    """Return one stream of the records of two streams that are equal in the fields `on`: these fields once, then all others.
 
-    Raises DefinitionError unless both are of one topology, have these fields with the same types, and no other name in common.
+    Raises DefinitionError unless both streams are of one topology, have the fields `on` with the same types, and share no
+    other name.
     """
     names = (on,) if isinstance(on, str) else tuple(on)
     _check_join(name, left, right, names, how)

@@ -1,9 +1,9 @@
-"""What a stream is made of: frozen nodes, each of which knows the one before it.
+"""The parts of a stream: frozen nodes, each linked to the node before.
 
-A source has the records of a spout, a merge those of several nodes, and a step makes records of records: one by one, or,
-per batch, of all that the batch has there. A backend matches all of them, closed by `assert_never`: a new node does not pass
-the type checker until every backend runs it. A step that is `quarantined` leaves out the records for which its function fails:
-those are in the quarantine's node, `Failed`.
+A source has the records of a spout, a merge has the records of several nodes, and a step makes records of records: one by one,
+or, per batch, of all records of the batch. A backend matches all nodes, closed by `assert_never`: a new node does not pass the
+type checker until every backend runs the node. A `quarantined` step leaves out the records for which its function fails. The
+failed records are in the quarantine's node, `Failed`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records(ABC):
-    """What every node has: the name of its stream, and the fields of its records."""
+    """The common part of all nodes: the name of the stream, and the fields of the records."""
 
     name: str
     fields: tuple[Field, ...]
@@ -38,20 +38,20 @@ class Records(ABC):
     @property
     @abstractmethod
     def roots(self) -> tuple[Source, ...]:
-        """The sources its records come from, each once."""
+        """The sources of the records, each once."""
 
     @property
     def kind(self) -> SpoutKind:
-        """That of its spout; the weakest, where streams are merged (R11)."""
+        """The kind of the spout; the weakest kind, if streams are merged (R11)."""
         return min((root.spout.kind for root in self.roots), key=_WEAKEST_FIRST.index)
 
     @property
     def show_records(self) -> bool:
-        """True if errors may show its records: their topology does not forbid it."""
+        """True if errors may show records: the topology does not forbid showing records."""
         return all(root.shown for root in self.roots)
 
     def field(self, name: str) -> Field:
-        """Return the field of this name; DefinitionError names those that exist."""
+        """Return the field of this name; DefinitionError names the existing fields."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -61,9 +61,9 @@ class Records(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(Records):
-    """The records of a spout, as it gives them. `was` is the name that the stream had, where it has history by that (R23).
+    """The records of a spout, unchanged. `was` is the former name of a stream with history (R23).
 
-    `shown` says whether errors may show them.
+    `shown` is true if errors may show the records.
     """
 
     spout: Spout
@@ -77,7 +77,7 @@ class Source(Records):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arguments(Records):
-    """What a query stream is asked: a record for each question, which is a batch of its own and no spout's."""
+    """The questions to a query stream, a record for each question. A question is a batch of its own, without a spout."""
 
     shown: bool = True
 
@@ -88,7 +88,7 @@ class Arguments(Records):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged(Records):
-    """The records of several nodes, whose fields have the same types; `fields` are called as in the first."""
+    """The records of several nodes, whose fields have the same types; `fields` have their names in the first node."""
 
     inputs: tuple[Node, ...]
 
@@ -99,7 +99,10 @@ class Merged(Records):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join(Records):
-    """The records of two nodes that are equal in the fields `on`, which are there once; `how` says whose records stay alone."""
+    """The records of two nodes that are equal in the fields `on`. A joined record has the fields `on` once.
+
+    `how` is the side whose records stay without a match.
+    """
 
     left: Node
     right: Node
@@ -117,7 +120,7 @@ class Join(Records):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failed(Records):
-    """The records for which functions of some steps fail, with what is told of each: those of a quarantine."""
+    """The records of a quarantine: records for which functions of some steps fail, each with its error."""
 
     steps: tuple[Node, ...]
     sources: tuple[Source, ...]
@@ -129,7 +132,7 @@ class Failed(Records):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class After(Records):
-    """What a step makes of the records of the node before it."""
+    """The records made by a step from the records of the node before."""
 
     before: Node
 
@@ -139,7 +142,7 @@ class After(Records):
 
 
 def _roots(nodes: Iterable[Node]) -> tuple[Source, ...]:
-    """The sources of several nodes, each once."""
+    """Return the sources of several nodes, each once."""
     return tuple({root.name: root for each in nodes for root in each.roots}.values())
 
 
@@ -153,9 +156,9 @@ class Distinct(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbered(After):
-    """The batch's records, each with its number in the stream, the last field: in the batch they are in the order of all fields.
+    """The batch's records with their numbers in the stream, in the last field: within a batch in the order of all fields.
 
-    Null where the plan does not say from which number on they are.
+    The number is null if the plan has no number of the first record.
     """
 
     @property
@@ -169,9 +172,9 @@ class Numbered(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstN(After):
-    """The batch's first records by a field, of each group if there are keys; of equal ones the least by all fields.
+    """The batch's first records by a field, with keys of each group; equal records are ordered by all fields, least first.
 
-    Nulls come last; with `known` alone, those that are null in the field are none of them.
+    Nulls come last; with `known`, records with a null in the field are left out.
     """
 
     keys: tuple[Field, ...]
@@ -189,7 +192,7 @@ class FirstN(After):
 
 @dataclass(frozen=True, slots=True)
 class BatchValue:
-    """A value that an aggregate of a batch makes: its name and finished type, and the partial columns it is made of."""
+    """A value that an aggregate makes within a batch: name, finished type, and the partial columns to compute the value from."""
 
     name: str
     aggregator: CombinerAggregator
@@ -202,9 +205,10 @@ class BatchValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(After):
-    """A record for each key: the key, and the values over the batch's records of it.
+    """A record for each key: the key, and the values over the batch's records of the key.
 
-    Without keys it is one record, also of no records. `partitions`: apart for each of the spouts' partitions that has records.
+    Without keys there is one record, also for no records. With `partitions`, each partition of the spouts with records is
+    aggregated apart.
     """
 
     keys: tuple[Field, ...]
@@ -213,7 +217,7 @@ class Aggregate(After):
 
     @property
     def values(self) -> tuple[BatchValue, ...]:
-        """What is aggregated, in order."""
+        """The aggregated values, in order."""
         return tuple(map(self._value, self.aggregates))
 
     def __str__(self) -> str:
@@ -227,14 +231,17 @@ class Aggregate(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce(After):
-    """A record for each key: the key, and what reducers make of the batch's records of it. Without keys it is one in any case."""
+    """A record for each key: the key, and the reducers' values over the batch's records of the key.
+
+    Without keys there is always one record.
+    """
 
     keys: tuple[Field, ...]
     reducers: Mapping[str, ReducerAggregator]
 
     @property
     def reducing(self) -> Reducing:
-        """Return what makes the rows of sorted records."""
+        """The reducing of sorted records to rows."""
         of = f"stream {self.name!r}: aggregate"
         return Reducing(of, tuple(key.name for key in self.keys), self.reducers, self.show_records)
 
@@ -244,7 +251,7 @@ class Reduce(After):
 
 
 def batch_value(records: Records, name: str, aggregator: CombinerAggregator | ReducerAggregator) -> BatchValue:
-    """Return what an aggregator makes of records; DefinitionError when it cannot, or not within a batch."""
+    """Return the value that an aggregator makes of records; DefinitionError if the aggregator does not fit within a batch."""
     of = f"stream {records.name!r}: aggregate {name}"
     if isinstance(aggregator, ReducerAggregator):
         raise OutOfPlace(f"{of} is a ReducerAggregator, which aggregate takes alone; give a CombinerAggregator")
@@ -272,20 +279,20 @@ class Filter(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Each(After):
-    """Each record with more fields; as often as a Python function says, which returns a list."""
+    """Each record with more fields. A Python function may return a list, and the record comes out once for each element."""
 
     function: Function
     quarantined: bool = False
 
     @property
     def appended(self) -> tuple[Field, ...]:
-        """The fields that are new."""
+        """The new fields."""
         return self.fields[len(self.before.fields) :]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map(After):
-    """Another record for each."""
+    """Another record for each record."""
 
     function: Function
     quarantined: bool = False
@@ -293,7 +300,7 @@ class Map(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatMap(After):
-    """Any number of records for each."""
+    """Any number of records for each record."""
 
     function: Function
     quarantined: bool = False
@@ -301,28 +308,31 @@ class FlatMap(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transform(After):
-    """What Spark code makes of the DataFrame."""
+    """The DataFrame returned by Spark code."""
 
     function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Project(After):
-    """Each record with only the fields that are left."""
+    """Each record with only the projected fields."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup(After):
-    """Each record with the fields that a state has for its key; of an inner look-up, or of one with many rows, not just once."""
+    """Each record with the fields that a state has for the record's key.
+
+    Inner look-ups drop records without a match, and look-ups of many rows repeat records.
+    """
 
     query: StateQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveLookup(After):
-    """Each record with values that a state has for its key when it is asked: a query stream's, which no batch has.
+    """Each record of a query stream with the values that a state has for the record's key at the time of the question.
 
-    `how` says whether a record whose key is absent stays.
+    No batch has a live look-up. `how` decides whether a record with an absent key stays.
     """
 
     aggregate: Any  # a PersistentAggregate, which is made of nodes
@@ -330,13 +340,13 @@ class LiveLookup(After):
 
     @property
     def values(self) -> tuple[Field, ...]:
-        """The fields that it appends."""
+        """The fields that the look-up appends."""
         return self.fields[len(self.before.fields) :]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peek(After):
-    """The same records, each of which a function has seen."""
+    """The same records, after a function has seen each record."""
 
     function: Callable[[Mapping[str, Any]], object]
     quarantined: bool = False
@@ -344,7 +354,7 @@ class Peek(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repartition(After):
-    """The same records, spread over so many of Spark's partitions; those that are equal in `by` in the same one."""
+    """The same records, spread over `number` partitions of Spark; records that are equal in `by` are in the same partition."""
 
     number: int
     by: tuple[Field, ...]
@@ -352,9 +362,10 @@ class Repartition(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windowed(After):
-    """Each record with the start of the window that its time is in; of windows that slide, once for each of them.
+    """Each record with the start of the window around the record's time. If windows slide, the record comes once for each
+    window.
 
-    Of sessions with its own time: where these begin is seen with all records of a key.
+    In sessions, the start is the record's own time: a session's begin is only seen with all records of the key.
     """
 
     window: Window | SessionWindow
@@ -362,9 +373,9 @@ class Windowed(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watermarked(After):
-    """The same records, straight from their source; the watermark follows their times, and says which are late.
+    """The same records, straight from their source; the watermark follows their times, and decides which records are late.
 
-    Of processing time they have one more field: when their batch was planned, null where its plan does not say.
+    For processing time there is one more field, the time at which the batch was planned; null if the plan has no time.
     """
 
     watermark: Watermark

@@ -1,6 +1,7 @@
-"""Numbers of records: how many of the stream came before, in committed batches, and in its own batch by all fields (R29).
+"""Numbers of records: how many records of the stream came before, in committed batches and in the same batch (R29).
 
-A plan says from which number on its records are, its `base`; so they are the same in each attempt and restate of the batch.
+Records of a batch are numbered in the order of all fields. A plan has the number of its first record, its `base`. Numbers are
+therefore the same in each attempt and restate of the batch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from txbatch.core.topology.walks import on_the_way
 def numbered(node: Node, name: str) -> Numbered:
     """Return a stream's node whose records have a number, the field `name`.
 
-    DefinitionError for a name that is taken, or is none, and behind any step.
+    DefinitionError for a name that is taken or invalid, and after any step.
     """
     of = f"stream {node.name!r}: numbered({name!r})"
     checked_name(name, f"{of}: field")
@@ -30,7 +31,7 @@ def numbered(node: Node, name: str) -> Numbered:
 
 
 def streams_of(topology: str, nodes: Iterable[Node], max_pending: int) -> frozenset[str]:
-    """Return the streams whose records have numbers; DefinitionError where batches may be planned before those ahead are read."""
+    """Return the streams with numbered records; DefinitionError if batches may be planned before earlier batches are read."""
     found = frozenset(each.name for node in nodes for each in on_the_way(node) if isinstance(each, Numbered))
     if found and max_pending > 1:
         raise OutOfPlace(

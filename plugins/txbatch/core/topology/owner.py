@@ -1,4 +1,4 @@
-"""What a stream knows of its topology."""
+"""The parts of a topology that a stream uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from txbatch.core.windows.watermark import Watermark
 
 
 class Owner(Protocol):
-    """What a stream knows of its topology."""
+    """The parts of a topology that a stream uses."""
 
     name: str
     static_states: dict[str, StaticState]
@@ -20,7 +20,7 @@ class Owner(Protocol):
 
     @property
     def watermarks(self) -> Mapping[str, Watermark]:
-        """The watermarks by stream, of those that have one."""
+        """The watermarks by stream; streams without a watermark are left out."""
 
     def add(self, aggregate: PersistentAggregate) -> None:
-        """Take a persistent aggregate in."""
+        """Add a persistent aggregate."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.aggregates.counting import Histogram
-from txbatch.core.aggregates.merge import ADD, GREATEST, Merger, Partial, RowMerge
+from txbatch.core.aggregates.merge import ADD, GREATEST, Partial, RowMerge
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import OutOfPlace
 from txbatch.core.records.fields import Field
 from txbatch.core.records.where import Condition
@@ -46,7 +47,7 @@ class ValueColumn:
 
 # What a partial says beside its values, where a `remove` is defined: whether the key's value before the batch goes,
 # and whether records of the key count.
-MARKS = tuple(
+FLAGS = tuple(
     ValueColumn(name, name, PartialColumn("", "boolean", GREATEST, f"bool_or({name})"))
     for name in ("removed", "counted")
 )
@@ -54,10 +55,10 @@ MARKS = tuple(
 
 @dataclass(frozen=True)  # without slots, which leave no place for what is computed once
 class PersistentAggregate:
-    """A stream grouped by keys and aggregated into a state across batches; `remove` says which records remove their key.
+    """A stream grouped by keys and aggregated into a state across batches; `remove` decides which records remove their key.
 
-    Without keys it is one global value, which every batch of the stream writes: an empty one adds zero. `topology` is the
-    name of the topology, `stream` the node whose records are grouped.
+    Without keys the state has one global value. Every batch of the stream writes the value: an empty batch adds zero.
+    `topology` is the name of the topology, `stream` the node whose records are grouped.
     """
 
     topology: str
@@ -78,10 +79,11 @@ class PersistentAggregate:
         )
 
     def new_values_into(self, table: str) -> PersistentAggregate:
-        """Let each commit write what it changes into a table, `"schema.name"`, in its transaction; return the aggregate.
+        """Let each commit write its changes into a table, `"schema.name"`, in the commit's transaction; return the aggregate.
 
-        A row has the key, `change` (added, changed or removed), each value as reports show it, `<value>_before` and
-        `<value>_after`, and the txid. The table is made where it is not there. DefinitionError for one that is the ledger's.
+        A row has the key, `change` (added, changed or removed), each value of the report before and after, `<value>_before`
+        and `<value>_after`, and the txid. If the table is missing, txbatch creates the table. DefinitionError for a table of
+        the ledger.
         """
         if self.sessions:
             raise OutOfPlace(
@@ -93,46 +95,49 @@ class PersistentAggregate:
 
     @property
     def rows_of(self) -> tuple[Field, ...]:
-        """Return the fields of the records that the state keeps; empty: it keeps aggregates."""
+        """The fields of the records that the state keeps; empty if the state keeps aggregates."""
         return self.stream.fields if self.state.appends else ()
 
     @property
     def window(self) -> Window | SessionWindow | None:
-        """Return the window that is one of its keys; None: it is grouped by fields alone."""
+        """The window among the keys; None if records are grouped by fields alone."""
         found = self.stream.window if isinstance(self.stream, Windowed) else None
         return found if found and found.field in self.keys else None
 
     @property
     def sessions(self) -> SessionWindow | None:
-        """Return what its sessions are, which are its last key; None: it counts by none (R27)."""
+        """The session window, the last of the keys; None without sessions (R27)."""
         return sessions_of(self.stream, self.keys)
 
     def window_end(self, keys: Mapping[str, str]) -> dict[str, str]:
-        """Return the report's column of where its windows end, in SQL over those of its keys; the end of sessions is a value."""
+        """Return the report's column for the end of windows, in SQL over the SQL of the keys; the end of sessions is a value."""
         window = self.window
         return {window.end_name: window.end_sql(keys[window.name])} if isinstance(window, Window) else {}
 
     @property
     def closes(self) -> bool:
-        """True if its windows or sessions close: its streams have a watermark, by which they end (R26)."""
+        """True if windows or sessions close: the streams have a watermark that ends windows (R26)."""
         return self.window is not None and bool(watermarks(self.stream))
 
     @property
     def of_another_time(self) -> frozenset[str]:
-        """Return the streams whose records are in windows by another time than their watermark's: by one that a step makes."""
+        """The streams with a window by a time made by a step, not by the time of their watermark."""
         if self.window is None or not isinstance(self.stream, Windowed):
             return frozenset()
         return of_another_time(self.stream.before, self.window.time)
 
     def watermark_of(self, watermark: Mapping[str, int]) -> int | None:
-        """Return up to when its records are taken to be there: by the least of its streams, None while one has read nothing."""
+        """Return the time up to which records are taken to have come: the least of the streams' watermarks.
+
+        None while a stream has read nothing.
+        """
         streams = watermarks(self.stream).keys()
         return min(watermark[stream] for stream in streams) if streams and streams <= watermark.keys() else None
 
     def late_before(self, watermark: Mapping[str, int]) -> int | None:
-        """Return before which start windows have ended by a plan's watermarks: the least of its streams counts (R25).
+        """Return the start before which windows have ended by a plan's watermarks; the streams' least watermark counts (R25).
 
-        None where it is not by windows, or its streams have no watermark. As long as one of them has not read anything, none has.
+        None without windows, or if the streams have no watermark. While a stream has not read anything, no window has ended.
         """
         if self.window is None or not watermarks(self.stream):
             return None
@@ -141,34 +146,34 @@ class PersistentAggregate:
 
     @property
     def late(self) -> str:
-        """Return what becomes of its late records; where nothing says which are, all count."""
+        """The treatment of late records; without a watermark, all records count."""
         return MERGE if self.window is None else policy(f"state {self.state.name!r}", self.stream)
 
     @property
     def summed(self) -> str:
-        """Return the names of the values that may outgrow their type, as an error tells them; empty: none does."""
+        """The names of the values that may outgrow their type, in the words of an error; empty if no value may."""
         names = (each.value for each in self.columns if each.partial.merge is ADD)
         counts = (Count, Histogram)
         return " or ".join(repr(name) for name in dict.fromkeys(names) if not isinstance(self.aggregates[name], counts))
 
     @property
     def removable(self) -> bool:
-        """True if records may remove keys; then partials carry `MARKS`."""
+        """True if records may remove keys; then partials carry `FLAGS`."""
         return self.remove is not None
 
     @cached_property
     def partial_columns(self) -> tuple[ValueColumn, ...]:
         """The columns of a partial: values, and marks where keys may be removed."""
-        return self.columns + (MARKS if self.removable else ())
+        return self.columns + (FLAGS if self.removable else ())
 
     @property
     def merges(self) -> tuple[RowMerge, ...]:
-        """How each value column merges."""
+        """The merge of each value column."""
         return tuple(column.partial.merge for column in self.columns)
 
     @property
     def partial_merges(self) -> tuple[RowMerge, ...]:
-        """How each column of a partial merges with that of another one of the same batch."""
+        """The merge of each column of a partial with another partial of the same batch."""
         return tuple(column.partial.merge for column in self.partial_columns)
 
     @property
@@ -177,7 +182,7 @@ class PersistentAggregate:
         return not all(merge.in_sql for merge in self.merges)
 
     def changes(self, partials: Iterable[tuple[Any, Partial]]) -> dict[Any, Change]:
-        """Return what a batch's partials do to each key; several partials of one key are combined."""
+        """Return the change of each key by a batch's partials; several partials of one key are combined."""
         combine = Merger(self.merges)
         found: dict[Any, Change] = {}
         for key, partial in partials:
@@ -188,20 +193,20 @@ class PersistentAggregate:
         return found
 
     def change(self, partial: Partial) -> Change:
-        """Return what one partial does to its key."""
+        """Return the change of a key by one partial."""
         from txbatch.core.state.update import Change  # no definition needs it
 
         return Change(partial[:-2], *partial[-2:]) if self.removable else Change(partial)
 
 
 def sessions_of(stream: Node, keys: Sequence[Field]) -> SessionWindow | None:
-    """Return the sessions by which a node's records are grouped, where these are the keys; None: by none."""
+    """Return the session window of a node if its start is among the keys; None if not."""
     found = stream.window if isinstance(stream, Windowed) else None
     return found if isinstance(found, SessionWindow) and found.field in keys else None
 
 
 def finished(aggregate: PersistentAggregate, partial: Partial | None) -> list[Any] | None:
-    """Return a key's values as reports show them; None for no such key."""
+    """Return a key's values in the form of reports; None for no such key."""
     if partial is None:
         return None
     own = [[n for n, column in enumerate(aggregate.columns) if column.value == name] for name in aggregate.aggregates]

@@ -1,6 +1,6 @@
-"""What Python functions of a job make of one record, in whichever backend, and what is said of an operation that fails.
+"""Rows that Python functions of a job make of a record, in all backends alike; and the name of a failed operation.
 
-They make rows, with a value for each field of the step.
+A row has a value for each field of the step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CALLED: Mapping[type, str] = {Filter: "filter", Each: "each", Map: "map", FlatM
 
 
 def rows_of(step: Node) -> Rows | None:
-    """Return what a step makes of a record by a Python function; None for a step that has none."""
+    """Return a function that makes a step's rows of a record; None for a step without a Python function."""
     names = [field.name for field in step.fields]
     match step:
         case Filter(condition=holds) if callable(holds):
@@ -43,16 +43,16 @@ def rows_of(step: Node) -> Rows | None:
 
 
 def operation_of(step: Node) -> str:
-    """Return what is said of a step whose function fails: its number behind its source, and the function.
+    """Return the name of a step for errors: the step's number after its source, and the name of its function.
 
-    It says no line of the job: those move.
+    Lines of the job are left out, since lines move.
     """
     function = step.condition if isinstance(step, Filter) else getattr(step, "function", None)
     return f"{_numbered(step)} {name_of(function)}"
 
 
 def expressions_of(node: Node) -> Iterator[tuple[str, str]]:
-    """Yield the SQL expressions on a node's way, each behind what is said of its operation."""
+    """Yield the SQL expressions of all steps up to a node, each after the name of its operation."""
     for each in on_the_way(node):
         if isinstance(each, Filter | Each | Map | FlatMap):
             given = each.condition if isinstance(each, Filter) else each.function
@@ -63,12 +63,12 @@ def expressions_of(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def name_of(function: object) -> str:
-    """Return the name of a function, or of the class of what is called as one."""
+    """Return the name of a function, or the class name of any other callable."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 def as_row(value: Any, names: Sequence[str]) -> Row:
-    """Return what a Python function returned, as one value per field; BadRecord when it has another number of values."""
+    """Return the result of a Python function with one value per field; BadRecord for another number of values."""
     values = values_of(value, names)
     if len(values) != len(names):
         told = one_line(repr_of(value), _SHOWN_MAX)
@@ -90,13 +90,13 @@ def _kept(record: dict[str, Any], holds: Callable[[dict[str, Any]], object]) -> 
 
 
 def _appended(record: dict[str, Any], function: Callable[[dict[str, Any]], Any], names: Sequence[str]) -> list[Row]:
-    """Return the record with what a function returned for it, as often as that is a list of."""
+    """Return the record with the function's result appended; one row for each element if the result is a list."""
     before, made = tuple(record.values()), function(record)
     return [(*before, *as_row(each, names)) for each in (made if isinstance(made, list) else [made])]
 
 
 def _several(made: Any) -> Iterable[Any]:
-    """Return what a function returned as records; BadRecord for a text, bytes or a mapping, whose elements nobody means."""
+    """Return the records in a function's result; BadRecord for a text, bytes or a mapping: their elements are never meant."""
     if isinstance(made, str | bytes | bytearray | Mapping):
         raise BadResult(
             f"a function returned {one_line(repr_of(made), _SHOWN_MAX)}; expected a list of records, also of one"

@@ -1,4 +1,4 @@
-"""Quarantine: the records for which functions of a topology fail, as rows of a state of its own, up to a limit in each batch."""
+"""Quarantine: the records for which functions of a topology fail, in rows of their own state, up to a limit in each batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DATA_CHARACTERS_MAX = 10_000
 
 
 class QuarantineState(AppendState):
-    """The rows of a quarantine. A topology with history may begin one: it counts from then on."""
+    """The rows of a quarantine. A topology with history may begin a quarantine, and counts failed records from then on."""
 
     def __init__(self, topology: str, limit: int, was: str | None = None) -> None:
         super().__init__(quarantine_name(topology), prune=True)
@@ -43,7 +43,7 @@ def quarantine_name(topology: str) -> str:
 
 
 def check_limit(topology: str, limit: object) -> None:
-    """DefinitionError when it is no number of records."""
+    """DefinitionError if the limit is no number of records."""
     if limit is not None and (type(limit) is not int or limit < 1):
         raise InvalidArgument(
             f"topology {topology!r}: quarantine={limit!r}; say how many records of a batch may fail, at least 1, or leave it out"
@@ -53,9 +53,10 @@ def check_limit(topology: str, limit: object) -> None:
 
 
 def quarantines(of: str, on_error: str | None, function: object, limit: int | None) -> bool:
-    """Return whether records for which an operation fails go into quarantine. DefinitionError for what cannot be.
+    """Return True if records for which an operation fails go into quarantine. DefinitionError for an impossible `on_error`.
 
-    They do where the topology has one, the operation is a Python function, and does not say `on_error="fail"`.
+    Records go into quarantine if the topology has a quarantine, the operation is a Python function, and `on_error` is not
+    `"fail"`.
     """
     if on_error not in (None, "fail", "quarantine"):
         raise InvalidArgument(f"{of}: on_error={on_error!r} is neither 'fail' nor 'quarantine'")
@@ -71,7 +72,7 @@ def quarantines(of: str, on_error: str | None, function: object, limit: int | No
 def quarantine_of(
     topology: str, state: QuarantineState, sources: Sequence[Source], aggregates: Iterable[PersistentAggregate]
 ) -> PersistentAggregate:
-    """Return what keeps the failed records of all steps on the way to these states."""
+    """Return the aggregate that keeps the failed records of all steps on the way to the given aggregates."""
     node = Failed("quarantine", FIELDS, tuple(_steps(each.stream for each in aggregates)), tuple(sources))
     guarantee = "at_least_once" if node.kind is SpoutKind.NON_TRANSACTIONAL else "exactly_once"
     return check_aggregate(PersistentAggregate(topology, node, ROW_KEYS, state, values_of(FIELDS), guarantee))
@@ -80,14 +81,14 @@ def quarantine_of(
 def failed_row(
     place: tuple[str, str], operation: str, record: Mapping[str, Any], error: Exception, *, show: bool
 ) -> Any:
-    """Return the row of a record for which an operation fails; `place` is its stream and partition, '' where nobody knows it."""
+    """Return the row of a record for which an operation fails; `place` is the stream and the partition, '' if unknown."""
     stream, partition = place
     data = _cut(_json(record)) if show else None
     return stream, partition or None, operation, one_line(describe_error(error, show=show), ERROR_CHARACTERS_MAX), data
 
 
 def check_number(of: str, state: QuarantineState, number: int, first: Mapping[str, Any] | None) -> None:
-    """QuarantineFull when more records failed than the quarantine takes; `first` is one of the rows."""
+    """QuarantineFull if more records failed than the quarantine takes; `first` is one of the rows."""
     if number <= state.limit:
         return
     of_one = f"; one of them: {first['operation']}, {first['error']}" if first else ""
@@ -101,7 +102,7 @@ def check_number(of: str, state: QuarantineState, number: int, first: Mapping[st
 def check_joined(
     batch: Batch, manifest: Manifest, aggregates: Iterable[PersistentAggregate], joined: Callable[[str], int]
 ) -> None:
-    """QuarantineFull for failed records of a batch from before the quarantine joined its topology: nobody would keep them."""
+    """QuarantineFull if records of a batch failed and the batch is older than the quarantine: the records would be lost."""
     for state in (each.state for each in aggregates if isinstance(each.state, QuarantineState)):
         failed, since = manifest.states[state.name].rows, joined(state.name)
         if failed and batch.position < since:
@@ -112,7 +113,7 @@ def check_joined(
 
 
 def _steps(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the steps that quarantine, each once, those first that records meet first."""
+    """Yield the steps that quarantine, each once, in the order in which records meet the steps."""
     seen = set[int]()
     for node in nodes:
         for step in on_the_way(node):
@@ -126,7 +127,7 @@ def _json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; what JSON has no word for, as text."""
+    """Return a value in a type of JSON; a value without a type in JSON becomes text."""
     match value:
         case None | bool() | str() | int():
             return value

@@ -1,4 +1,4 @@
-"""Query stream: questions, and what is made of them without Spark (Trident's DRPC stream)."""
+"""Query stream: questions, answered without Spark (Trident's DRPC stream)."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ from txbatch.core.topology.walks import origin_of
 
 
 class Asked(Owner, Protocol):
-    """What a query stream knows of its topology."""
+    """The parts of a topology that a query stream uses."""
 
     query_streams: dict[str, QueryStream]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryStream(Stream):
-    """Questions, and the operations on them: Python functions, look-ups, what is per batch. A question is a batch of its own.
+    """Questions, and operations on questions: Python functions, look-ups, operations per batch. A question is a batch of its
+    own.
 
-    The answer is the records of the operation that was defined last.
+    The answer is the records of the last operation of the definition.
     """
 
     topology: Asked
 
     def then(self, step: Step) -> QueryStream:
-        """Return the stream after one more step, which makes the answer from now on; DefinitionError for one that needs Spark."""
+        """Return the stream after one more step, which makes the answer from now on; DefinitionError if the step needs Spark."""
         for operation, given in _computed_by(step):
             if isinstance(step, Transform) or not callable(given):
                 raise NeedsSpark(
@@ -59,7 +60,7 @@ class QueryStream(Stream):
         return then
 
     def _check_given(self, state: StaticState | LiveState) -> None:
-        """DefinitionError for a state whose rows are not given in the job: no question has them."""
+        """DefinitionError if a state's rows are not given in the job: a question cannot read the rows."""
         of = f"{self.of('state_query')}: {state}"
         if isinstance(state, LiveState):
             raise OutOfPlace(
@@ -69,16 +70,16 @@ class QueryStream(Stream):
             raise NeedsSpark(f"{of} is read by Spark, and a question is answered without: give its rows")
 
     def of(self, operation: str) -> str:
-        """Return an operation with its query stream, as errors name it."""
+        """Return an operation with its query stream, in the words of errors."""
         return f"query stream {self.name!r}: {operation}"
 
     def live_query(
         self, state: PersistentAggregate, keys: Sequence[str], fields: Sequence[str] | None, how: How
     ) -> Stream:
-        """Append values of a state of the topology (all, or those named), as it is when it is asked.
+        """Append values of a state of the topology (all, or the named values), read at the time of the question.
 
-        Where the key is absent they are null, or the record is left out, as `how` says.
-        `keys` are fields that are called and typed as the state's keys; a global value has none.
+        If the key is absent, the values are null, or the record is left out, by `how`. `keys` are fields with the names and
+        types of the state's keys; a global value has no keys.
         """
         of = f"{self.of('state_query')}: state {state.state.name!r}"
         if not any(each is state for each in self.topology.aggregates):
@@ -110,7 +111,7 @@ class QueryStream(Stream):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Its operations, in order."""
+        """The operations of the stream, in order."""
         found, node = list[Step](), self.node
         while isinstance(node, After):
             found.insert(0, node)
@@ -119,7 +120,7 @@ class QueryStream(Stream):
 
 
 def _computed_by(step: Step) -> Iterator[tuple[str, Any]]:
-    """Yield what a step computes by, each with what it is called."""
+    """Yield the functions and expressions of a step, each with the name of its operation."""
     match step:
         case Filter(condition=given):
             yield "filter", given
@@ -147,7 +148,7 @@ def _check_keys(of: str, given: Sequence[str], keys: Sequence[Field]) -> None:
 
 
 def _values(of: str, state: PersistentAggregate, names: Sequence[str] | None) -> tuple[Field, ...]:
-    """Return the finished values that are looked up, as fields; DefinitionError for one that is none."""
+    """Return fields for the finished values of a look-up; DefinitionError for a value that no field can have."""
     listed = (names,) if isinstance(names, str) else tuple(state.aggregates if names is None else names)
     for name in listed:
         if name not in state.aggregates:

@@ -1,4 +1,4 @@
-"""Sessions of a state: what its pieces come to, in Python. `postgres.schema.sessions` says the same in SQL (R27)."""
+"""Sessions of a state, joined from pieces, in Python. `postgres.schema.sessions` does the same in SQL (R27)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, Max
-from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import NameTaken, OutOfPlace
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ Key = tuple[Any, ...]
 def with_last(
     state: State, sessions: SessionWindow | None, aggregates: Mapping[str, CombinerAggregator]
 ) -> dict[str, CombinerAggregator]:
-    """Return the values of a state by sessions: before the given ones, when the last record of each was.
+    """Return the values of a state by sessions: the time of a session's last record, then the given values.
 
-    DefinitionError for a value of that name, and for one that Python of the job merges.
+    DefinitionError for a value with the same name, and for a value that Python of the job merges.
     """
     if sessions is None:
         return {**aggregates}
@@ -41,7 +42,7 @@ def with_last(
 def join_pieces(
     aggregate: PersistentAggregate, rows: Mapping[Key, tuple[Partial, int]]
 ) -> dict[Key, tuple[Partial, int]]:
-    """Return partial and txid of each session of these pieces by key, or of each key where the state has no sessions."""
+    """Return partial and txid of each session, joined from pieces by key. Without sessions, return the rows by key unchanged."""
     sessions = aggregate.sessions
     if sessions is None:
         return dict(rows)

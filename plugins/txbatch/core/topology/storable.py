@@ -1,4 +1,4 @@
-"""What PostgreSQL cannot store of keys and values, in whichever backend it is found; and how it is told."""
+"""Keys and values that PostgreSQL cannot store, the same in all backends; and the errors for such keys and values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOLD_CHARACTERS = 40
 
 
 def refused_value(aggregate: PersistentAggregate, number: int, why: str, told: str = "") -> BadRecord:
-    """Return the error of a column of a state's partials, keys first; `told` is what may be shown of its value."""
+    """Return the error for a column of a state's partials, keys first; `told` is the part of the value that may be shown."""
     names = [
         *(f"key {key.name!r}" for key in aggregate.keys),
         *(f"value {each.name!r}" for each in aggregate.partial_columns),
@@ -27,14 +27,14 @@ def refused_value(aggregate: PersistentAggregate, number: int, why: str, told: s
 
 
 def too_long(keys: Sequence[Field]) -> str:
-    """Return why a key is refused whose texts together have more bytes than an index takes."""
+    """Return why a key is refused: all texts of the key have more bytes than an index takes."""
     most = f"{key_bytes_max([key.type for key in keys]):,}"
     several = f", with the other columns of its key {most}" if len(keys) > 1 else f" {most}"
     return f"is too long for an index, which takes at most{several} bytes; it begins"
 
 
 def check_storable(aggregate: PersistentAggregate, key: Sequence[Any], partial: Partial) -> None:
-    """BadKey for a key that is too long for an index, BadText for a text that holds U+0000 or is none."""
+    """BadKey for a key that is too long for an index, BadText for a text that holds U+0000 or is invalid UTF-8."""
     types = [key.type for key in aggregate.keys]
     texts = [number for number, type_ in enumerate(types) if type_ in KEY_TEXTS]
     if sum(len(_bytes(key[number])) for number in texts) > key_bytes_max(types):

@@ -1,4 +1,4 @@
-"""Stream: records with named fields, from a spout or merged from other streams, and the operations on them."""
+"""Stream: records with named fields, from a spout or merged from other streams, and the operations on streams."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ class Stream:
 
     @property
     def name(self) -> str:
-        """The name that it was given, which operations keep."""
+        """The name given to the stream; operations keep the name."""
         return self.node.name
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields of its records."""
+        """The fields of the records."""
         return self.node.fields
 
     @property
     def spout(self) -> Spout:
-        """The spout of a stream that was not merged."""
+        """The spout of a stream; DefinitionError for a merged or joined stream, and for a query stream."""
         origin = origin_of(self.node)
         if not isinstance(origin, Source):
             how = "merged" if isinstance(origin, Merged) else "joined"
@@ -78,51 +78,55 @@ class Stream:
 
     @property
     def roots(self) -> tuple[Source, ...]:
-        """The sources it comes from."""
+        """The sources of the stream."""
         return self.node.roots
 
     @property
     def kind(self) -> SpoutKind:
-        """That of its spout; the weakest, where streams are merged (R11)."""
+        """The kind of the spout; the weakest kind, if streams are merged (R11)."""
         return self.node.kind
 
     def with_watermark(self, time: str, delay: str, *, late: str = "merge") -> Stream:
-        """Say that records come at most so much behind the latest: `with_watermark("ts", "1 hour")`, before any operation.
+        """Limit how far records come behind the latest time: `with_watermark("ts", "1 hour")`, before any operation.
 
-        A window has ended once the watermark has passed its end: the largest time so far, less the delay. With `late="merge"` a
-        record of an ended window counts like any other, with `"drop"` it is left out, with `"side"` it is a row of the state
-        `<state>_late`; each batch says how many it had. Where streams are merged, each has a watermark of its own, by its field
-        in the place of `time`, and the least of them counts.
+        The watermark is the largest time so far, less the delay. A window has ended once the watermark has passed the window's
+        end. With `late="merge"` a record of an ended window counts like any other record, with `"drop"` the record is left
+        out, with `"side"` the record is a row of the state `<state>_late`. Each batch has its number of late records. If
+        streams are merged, each stream has its own watermark, by its field in the place of `time`, and the least watermark
+        counts.
 
-        Raises DefinitionError for a field that is no timestamp of the source, for a delay that is no length, and another policy.
+        Raises DefinitionError for a field that is no timestamp of the source, for a delay that is no length, and for another
+        policy.
         """
         return replace(self, node=add_watermark(self.node, time, delay, late))
 
     def with_processing_time(self, name: str = "planned_at") -> Stream:
-        """Append when the batch was planned, by the ledger's clock: `window("planned_at", "1 minute")` is of processing time.
+        """Append the time at which the batch was planned, by the ledger's clock.
 
-        Before any operation. The plan says it, so that all attempts and restates of a batch have the same. A window closes with
-        the first commit of a batch that was planned once it had ended.
+        `window("planned_at", "1 minute")` is then of processing time. Before any operation. The plan has the time, and all
+        attempts and restates of a batch have the same time. A window closes with the first commit of a batch that was planned
+        after the window's end.
 
-        Raises DefinitionError for a field that is there already, and where the stream has a watermark.
+        Raises DefinitionError for a field that is already present, and if the stream has a watermark.
         """
         return replace(self, node=timed_by_plan(self.node, name))
 
     def numbered(self, name: str = "number") -> Stream:
         """Append each record's number in the stream, from 0 on: windows by count are `number - number % 100`.
 
-        Batches have theirs in the order in which they commit, in a batch records have them in the order of all fields. A retry
-        repeats them, and a restate has as many records, or is refused. Before any operation but a watermark, with max_pending=1.
+        Batches are numbered in the order in which batches commit; in a batch records are numbered in the order of all fields.
+        A retry repeats the numbers. A restate must have as many records, or is refused. Before any operation but a watermark,
+        with max_pending=1.
 
-        Raises DefinitionError for a field that is there already, and behind another operation.
+        Raises DefinitionError for a field that is already present, and after another operation.
         """
         return self.then(numbered(self.node, name))
 
     def filter(self, condition: Condition, *, on_error: str | None = None) -> Stream:
         """Keep the records for which the condition is true (null is not).
 
-        Here as in other operations `on_error="fail"` fails the batch where a Python function fails for a record, also where the
-        topology has a quarantine.
+        In all operations, `on_error="fail"` fails the batch if a Python function fails for a record, also if the topology has
+        a quarantine.
         """
         check_condition(self.of("filter"), condition)
         return self.then(
@@ -130,9 +134,10 @@ class Stream:
         )
 
     def each(self, function: Function, fields: Fields, *, on_error: str | None = None) -> Stream:
-        """Append fields, computed from each record. A Python function returns one value, or a tuple of several.
+        """Append fields, computed from each record. A Python function returns one value, or a tuple of several values.
 
-        It may return a list of such: the record goes on once for each of them, and not at all for none.
+        If the function returns a list of values or tuples, the record goes on once for each element, and not at all for an
+        empty list.
         """
         appended = parse_fields(fields)
         check_function(self.of("each"), function, appended)
@@ -140,19 +145,19 @@ class Stream:
         return self.then(Each(self.name, self.fields + appended, self.node, function, quarantined))
 
     def map(self, function: Function, fields: Fields, *, on_error: str | None = None) -> Stream:
-        """Replace each record by another one."""
+        """Replace each record by another record."""
         made = parse_fields(fields)
         check_function(self.of("map"), function, made)
         return self.then(Map(self.name, made, self.node, function, self._quarantines("map", on_error, function)))
 
     def flat_map(self, function: Function, fields: Fields, *, on_error: str | None = None) -> Stream:
-        """Replace each record by any number of others: an array in SQL (of structs for several fields), an iterable in Python."""
+        """Replace each record by several or none: an array in SQL (of structs for several fields), an iterable in Python."""
         check_function(self.of("flat_map"), function, None)
         quarantined = self._quarantines("flat_map", on_error, function)
         return self.then(FlatMap(self.name, parse_fields(fields), self.node, function, quarantined))
 
     def transform(self, function: Callable[[Any], Any], fields: Fields | None = None) -> Stream:
-        """Apply Spark code from DataFrame to DataFrame with these fields, or those it had. It must work record by record."""
+        """Apply Spark code from DataFrame to DataFrame, record by record. The result has these fields, or unchanged fields."""
         if not callable(function):
             raise InvalidFunction(f"{self.of('transform')} {function!r} is no function; give one of a DataFrame")
         check_callable(self.of("transform"), function)
@@ -160,16 +165,16 @@ class Stream:
         return self.then(Transform(self.name, made, self.node, function))
 
     def peek(self, function: Callable[[Mapping[str, Any]], object], *, on_error: str | None = None) -> Stream:
-        """Show each record to a function, such as one that logs, and leave it as it is.
+        """Show each record to a function, for example to log the record; the record is unchanged.
 
-        Every attempt does, for each state behind it: a function with effects elsewhere has them as often.
+        The function is called in every attempt, for each state behind the stream: effects of the function happen as often.
         """
         check_python(self.of("peek"), function)
         quarantined = self._quarantines("peek", on_error, function)
         return self.then(Peek(self.name, self.fields, self.node, function, quarantined))
 
     def repartition(self, number: int, *names: str) -> Stream:
-        """Spread the records over so many of Spark's partitions, by fields if any are named. No result depends on it."""
+        """Spread the records over `number` partitions of Spark, by fields if any are named. Results do not change."""
         check_number(self.of("repartition"), number)
         by = tuple(self.field(name) for name in names)
         return self.then(Repartition(self.name, self.fields, self.node, number, by))
@@ -179,15 +184,15 @@ class Stream:
         return self.then(Distinct(self.name, self.fields, self.node))
 
     def min_by(self, name: str) -> Stream:
-        """Keep the batch's record in which this field is least and not null; of equal ones the least by all fields."""
+        """Keep the batch's record with the least value of this field, not null; of equal records the least by all fields."""
         return GroupedStream(self, ()).min_by(name)
 
     def max_by(self, name: str) -> Stream:
-        """Keep the batch's record in which this field is greatest and not null; of equal ones the least by all fields."""
+        """Keep the batch's record with the greatest value of this field, not null; of equal records the least by all fields."""
         return GroupedStream(self, ()).max_by(name)
 
     def first_n(self, number: int, by: str, *, descending: bool = False) -> Stream:
-        """Keep the batch's first records by a field, in which nulls come last; of equal ones the least by all fields."""
+        """Keep the batch's first records by a field, nulls last; equal records are ordered by all fields, least first."""
         return GroupedStream(self, ()).first_n(number, by, descending=descending)
 
     def project(self, *names: str) -> Stream:
@@ -204,12 +209,12 @@ class Stream:
         how: str = "left",
         many: bool = False,
     ) -> Stream:
-        """Append fields of a static or a live state (all but the keys, or those named), looked up by keys that both have.
+        """Append fields of a static or a live state (all but the keys, or the named fields), looked up by common keys.
 
-        Where the state has no such key they are null; with `how="inner"` the record is left out. A null key is in no state. With
-        `many` the record goes on once for each row of its key; else a key that has two is an error.
+        If the state has no such key, the fields are null; with `how="inner"` the record is left out. A null key is in no
+        state. With `many` the record goes on once for each row of its key. Without `many`, a key with two rows is an error.
 
-        A query stream looks values up in states of its topology as well: `state` is then what `persistent_aggregate` returned.
+        A query stream can also look values up in states of its topology: `state` is then the result of `persistent_aggregate`.
         """
         by = checked_how(how, self.of("state_query"))
         if isinstance(state, PersistentAggregate):
@@ -222,16 +227,16 @@ class Stream:
     def live_query(
         self, state: PersistentAggregate, keys: Sequence[str], fields: Sequence[str] | None, how: How
     ) -> Stream:
-        """Refuse, as what a state has is no batch's: every attempt would see other values."""
+        """Refuse, since values of a changing state belong to no batch: every attempt would see other values."""
         raise OutOfPlace(
             f"{self.of('state_query')}: state {state.state.name!r} changes with every batch, and an attempt would see other "
             "values than the one before; ask it by a query stream (new_query_stream), or name it as a LiveState, as of a txid"
         )
 
     def group_by(self, *by: str | Window | SessionWindow) -> GroupedStream[Stream]:
-        """Group for `persistent_aggregate`, or for what is per batch; the start of a `window` is a field from here on.
+        """Group for `persistent_aggregate`, or for operations per batch; the start of a `window` is a field from here on.
 
-        That of a `session_window` is the last key: sessions of a key stand together.
+        The start of a `session_window` is the last key: sessions of a key stand together.
         """
         if not by:
             raise MissingPart(f"stream {self.name!r}: group_by needs at least one field")
@@ -249,11 +254,11 @@ class Stream:
         return GroupedStream(stream, tuple(stream.field(name) for name in names))
 
     def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Stream:
-        """Make one record of the whole batch, with a value per keyword; of no records too: a count is 0 then, a sum null."""
+        """Make one record of the whole batch, with a value per keyword; also of no records: a count is 0 then, a sum null."""
         return GroupedStream(self, ()).aggregate(**aggregates)
 
     def partition_aggregate(self, **aggregates: CombinerAggregator) -> Stream:
-        """Make one record of each partition of the spout that has records, whatever partitions Spark makes of them."""
+        """Make one record of each partition of the spout with records. Partitions of Spark do not matter."""
         return GroupedStream(self, ()).partition_aggregate(**aggregates)
 
     def persistent_aggregate(
@@ -268,7 +273,7 @@ class Stream:
         return GroupedStream(self, ()).persistent_aggregate(state, guarantee=guarantee, remove=remove, **aggregates)
 
     def persist(self, state: AppendState, *, guarantee: str = "exactly_once") -> PersistentAggregate:
-        """Keep the records as they are: the rows of each batch, exactly once, which a restate of the batch replaces.
+        """Keep the records unchanged: the rows of each batch, exactly once; a restate of the batch replaces the rows.
 
         Raises NotExactlyOnce as `persistent_aggregate` does, DefinitionError for another state, and for fields that cannot be
         columns of a row.
@@ -280,11 +285,11 @@ class Stream:
         return kept
 
     def field(self, name: str) -> Field:
-        """Return the field of this name; DefinitionError names those that exist."""
+        """Return the field of this name; DefinitionError names the existing fields."""
         return self.node.field(name)
 
     def of(self, operation: str) -> str:
-        """Return an operation with its stream, as errors name it."""
+        """Return an operation with its stream, in the words of errors."""
         return f"stream {self.name!r}: {operation}"
 
     def _quarantines(self, operation: str, on_error: str | None, function: object) -> bool:

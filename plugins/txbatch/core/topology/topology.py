@@ -1,4 +1,4 @@
-"""Topology: spout → operations → state. Pure data until it is run."""
+"""Topology: spout → operations → state. Pure data until a run uses the topology."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TOPOLOGY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def checked_topology_name(name: str) -> str:
-    """A name that is a dag_id, a folder of its own and no option of a command; DefinitionError when it is none."""
+    """Return a name that can be a dag_id and a folder, and is no option of a command. DefinitionError for any other name."""
     checked_name(name, "topology")
     if not _TOPOLOGY_NAME.fullmatch(name):
         raise InvalidName(f"topology {name!r}: a name has letters, digits, '_', '-' and '.' only, as a dag_id has")
@@ -53,9 +53,10 @@ def checked_topology_name(name: str) -> str:
 class Topology:
     """A named definition. `max_pending` batches may be emitted ahead of the commit (Trident's max.spout.pending, R6).
 
-    `was` is the name that it had, where it has history by that (R23). `keep` is how much of its past can be asked for and
-    restated, once `txbatch gc` is run: all of it, unless that is said (R22). Without `show_records` no error shows a value of a
-    record. `quarantine` is how many records of a batch may fail: they are kept in `report.<name>_quarantine`, all others count.
+    `was` is the former name of a topology with history (R23). `keep` is the part of the past that you can query and restate
+    after `txbatch gc`: without `keep`, all of the past (R22). Without `show_records` no error shows a value of a record.
+    `quarantine` is the number of records of a batch that may fail: failed records are kept in `report.<name>_quarantine`, all
+    others count.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Topology:
             raise InvalidArgument(f"topology {self.name!r}: show_records={self.show_records!r}; write True or False")
 
     def new_stream(self, name: str, spout: Spout, was: str | None = None) -> Stream:
-        """A stream of the spout's batches. `was` is the name that it had, where batches were planned by that (R23)."""
+        """Return a stream of the spout's batches. `was` is the former name of a stream with planned batches (R23)."""
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
         check_identity(name, spout)
@@ -90,25 +91,29 @@ class Topology:
         return stream
 
     def merge(self, *streams: Stream, name: str) -> Stream:
-        """A stream of the records of several, after their own operations: fields as in the first, the weakest kind counts."""
+        """Return a stream of the records of several streams, after their own operations.
+
+        Fields have their names in the first stream. The weakest kind counts.
+        """
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
         return merged(name, streams)
 
     def join(self, left: Stream, right: Stream, *, on: str | Sequence[str], how: str = "inner", name: str) -> Stream:
-        """A stream of the records of two in one batch that are equal in the fields `on`, which are there once.
+        """Return a stream of the records of two streams in one batch that are equal in the fields `on`; the result has `on`
+        once.
 
-        `how` is inner, left, right or full: whose records stay without a match, with nulls for the other's fields. A null key
-        matches nothing. A stream that has nothing in the batch is an empty side.
+        `how` is inner, left, right or full: the side whose records stay without a match, with nulls for the other side's
+        fields. A null key matches nothing. A stream without records in the batch is an empty side.
         """
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
         return join(name, left, right, on, how)
 
     def new_query_stream(self, name: str, fields: Fields) -> QueryStream:
-        """A stream of questions with these fields, which `ask` answers without Spark: Trident's DRPC stream.
+        """Return a stream of questions with these fields, which `ask` answers without Spark: Trident's DRPC stream.
 
-        The answer to each is the records of the operation that was defined last. No batch has anything of it.
+        The answer to a question is the records of the last operation of the definition. No batch reads a query stream.
         """
         checked_name(name, "query stream")
         unique([*self.query_streams, name], "query stream")
@@ -117,20 +122,20 @@ class Topology:
         return stream
 
     def query_stream(self, name: str) -> QueryStream:
-        """Return the query stream of this name, as far as it is defined; UnknownName names those that there are."""
+        """Return the query stream of this name, up to its last operation so far; UnknownName names the existing query streams."""
         if name not in self.query_streams:
             known = ", ".join(self.query_streams) or "none: define one by new_query_stream"
             raise UnknownName(f"topology {self.name!r} has no query stream {name!r}; it has {known}")
         return self.query_streams[name]
 
     def new_static_state(self, static: StaticState) -> StaticState:
-        """Take in a table to look values up in, by `state_query`."""
+        """Add a table to look values up in, by `state_query`."""
         unique([*self.static_states, static.name], "static state")
         self.static_states[static.name] = static
         return static
 
     def add(self, aggregate: PersistentAggregate) -> None:
-        """Take a persistent aggregate in, with what keeps its late records; a state has exactly one."""
+        """Add a persistent aggregate, with the aggregate that keeps its late records; a state has exactly one aggregate."""
         aggregates = [*self.aggregates, aggregate, *kept_aside(aggregate)]
         unique((each.state.name for each in aggregates), "state")
         check_reports([each.state for each in aggregates])
@@ -138,7 +143,7 @@ class Topology:
         self._renew_quarantine()
 
     def _renew_quarantine(self) -> None:
-        """Let the last state be the quarantine of all that is defined by now."""
+        """Let the last state be the quarantine of all streams and aggregates defined by now."""
         own = [each for each in self.aggregates if not isinstance(each.state, QuarantineState)]
         if self.quarantine is not None and own:
             sources = tuple(root for stream in self.streams.values() for root in stream.roots)
@@ -148,43 +153,43 @@ class Topology:
 
     @property
     def by_interval(self) -> bool:
-        """True if batches are found again by their interval (R2)."""
+        """True if a run finds its batch again by interval (R2)."""
         return any(stream.spout.by_interval for stream in self.streams.values())
 
     @property
     def per_batch(self) -> bool:
-        """True if a state counts results of single batches: exactly once, but they depend on where batches end."""
+        """True if a state counts results of single batches: exactly once, but the results depend on where batches end."""
         return any(per_batch(aggregate.stream) for aggregate in self.aggregates)
 
     @property
     def queries(self) -> tuple[StateQuery, ...]:
-        """The look-ups of all its states' records."""
+        """The look-ups of the records of all states."""
         return tuple(query for aggregate in self.aggregates for query in queries(aggregate.stream))
 
     @property
     def looked_up(self) -> Mapping[str, StaticState]:
-        """The static states that records are looked up in, by name."""
+        """The static states in which records are looked up, by name."""
         states = (query.state for query in self.queries)
         return {state.name: state for state in states if isinstance(state, StaticState)}
 
     @property
     def watermarks(self) -> Mapping[str, Watermark]:
-        """The watermarks by stream, of those that have one; DefinitionError for a stream that has two."""
+        """The watermarks by stream, without streams that have no watermark; DefinitionError for a stream with two watermarks."""
         return watermarks_of(self.name, (aggregate.stream for aggregate in self.aggregates))
 
     @property
     def numbered(self) -> frozenset[str]:
-        """The streams whose records have numbers; DefinitionError where batches are planned ahead."""
+        """The streams with numbered records; DefinitionError if batches are planned ahead."""
         return streams_of(self.name, (aggregate.stream for aggregate in self.aggregates), self.max_pending)
 
     @property
     def closes(self) -> bool:
-        """True if windows of one of its states close (R26)."""
+        """True if windows of a state close (R26)."""
         return any(aggregate.closes for aggregate in self.aggregates)
 
     @property
     def behind(self) -> Mapping[str, int]:
-        """How far records of streams read by interval may be behind the start of theirs, by stream with a watermark (R25)."""
+        """How far records may be behind the start of their interval, for streams by interval with a watermark (R25)."""
         made = {name for aggregate in self.aggregates for name in aggregate.of_another_time}
         spouts = {name: self.streams[name].spout for name in self.watermarks}
         return {
@@ -200,7 +205,7 @@ class Topology:
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The source identity that the ledger keeps with txid 1 (R2), with the spout's kind and how it reads."""
+        """The source identity that the ledger keeps with txid 1 (R2), with the spout's kind and way of reading."""
         spouts = {name: stream.spout for name, stream in self.streams.items()}
         return {
             name: {**spout.identity, "kind": str(spout.kind), "reads": how_it_reads(spout)}

@@ -1,4 +1,4 @@
-"""What is asked of a node and of those before it: the sources, look-ups and windows that its records went through."""
+"""The way of records through nodes: the sources, look-ups and windows of a node and of all nodes before."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from txbatch.core.windows.window import Window
 
 
 def origin_of(node: Node) -> Source | Arguments | Merged | Join | Failed:
-    """Return the node at which its steps begin."""
+    """Return the node before the first step."""
     while not isinstance(node, Source | Arguments | Merged | Join | Failed):
         node = node.before
     return node
 
 
 def one_for_one(node: Node) -> tuple[Source, ...] | None:
-    """Return the sources of which the node has as many records as they have; None where a step may drop or add some."""
+    """Return the sources if the node has exactly as many records as the sources; None if a step may drop or add records."""
     match node:
         case Source():
             return (node,)
@@ -71,7 +71,7 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
 
 
 def per_batch(node: Node) -> tuple[str, ...]:
-    """Return what the node's records went through whose result depends on where batches end, in order; empty: nothing."""
+    """Return the operations, up to a node, with results that depend on where batches end, in order; empty without any."""
     match node:
         case Source() | Arguments() | Failed():
             return ()
@@ -86,7 +86,7 @@ def per_batch(node: Node) -> tuple[str, ...]:
 
 
 def queries(node: Node) -> tuple[StateQuery, ...]:
-    """Return the look-ups that the node's records went through, in order."""
+    """Return the look-ups of the node's records, in order."""
     match node:
         case Source() | Arguments():
             return ()
@@ -103,7 +103,7 @@ def queries(node: Node) -> tuple[StateQuery, ...]:
 
 
 def makes_records(node: Node) -> bool:
-    """True if the node has a record also where its sources have none: an aggregate without keys has one."""
+    """True if the node has a record even if its sources have no records: an aggregate without keys always has one."""
     match node:
         case Source() | Arguments() | Failed():
             return False
@@ -118,7 +118,7 @@ def makes_records(node: Node) -> bool:
 
 
 def parted(node: Node) -> Node | None:
-    """Return the first node, from the end, behind which nobody knows the spout's partition of a record; None: all do."""
+    """Return the last node on the way that loses the spout's partition of a record; None if no node does."""
     match node:
         case Source():
             return None
@@ -133,12 +133,12 @@ def parted(node: Node) -> Node | None:
 
 
 def needs_ask(node: Node) -> OutOfPlace:
-    """Return the error of a query stream's node where batches are counted."""
+    """Return the error for a query stream in the place of a stream of batches."""
     return OutOfPlace(f"query stream {node.name!r} is no stream of batches: it is answered by ask, without Spark")
 
 
 def on_the_way(node: Node) -> Iterator[Node]:
-    """Yield all nodes that the node's records went through, those first that records meet first, and the node last."""
+    """Yield all nodes on the way of the node's records, in the order in which records meet the nodes, the node itself last."""
     match node:
         case Source() | Arguments() | Failed():
             return

@@ -1,4 +1,4 @@
-"""Where a stream has a watermark: on its source, before any step, so that its times are audited as they are read (R25)."""
+"""Watermarks of streams: on the source, before any step, so that times are audited when records are read (R25)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from txbatch.core.windows.window import Timed, micros
 
 
 def add_watermark(node: Node, time: str, delay: str, late: str) -> Node:
-    """Return a stream's node with a watermark; where streams are merged, each has one, by its field in the place of `time`.
+    """Return a stream's node with a watermark. If streams are merged, each has a watermark, by its field in the place of
+    `time`.
 
-    DefinitionError for a field that is no timestamp, for other lengths and policies, and behind any step.
+    DefinitionError for a field that is no timestamp, for an invalid length or policy, and after any step.
     """
     of = f"stream {node.name!r}: with_watermark({time!r}, {delay!r})"
     if node.field(time).type != "timestamp":
@@ -44,9 +45,9 @@ def add_watermark(node: Node, time: str, delay: str, late: str) -> Node:
 
 
 def timed_by_plan(node: Node, name: str) -> Node:
-    """Return a stream's node whose records have when their batch was planned as the field `name`, which its watermark follows.
+    """Return a stream's node with the time of planning in the field `name`, and a watermark that follows the field.
 
-    DefinitionError for a name that is taken, or is none, and behind any step.
+    DefinitionError for a name that is taken or invalid, and after any step.
     """
     of = f"stream {node.name!r}: with_processing_time({name!r})"
     says = Watermark(checked_name(name, f"{of}: field"), 0, planned=True)
@@ -54,7 +55,7 @@ def timed_by_plan(node: Node, name: str) -> Node:
 
 
 def _on_sources(of: str, node: Node, place: int | None, says: Watermark) -> Node:
-    """Return the node with a watermark behind each source: by its field in a place, or in none by one that is new."""
+    """Return the node with a watermark behind each source: by the field at `place`, or by a new field if `place` is None."""
     new = (Field(says.time, "timestamp"),) if place is None else ()
     match node:
         case Source(name=name, fields=fields):
@@ -76,9 +77,10 @@ def _on_sources(of: str, node: Node, place: int | None, says: Watermark) -> Node
 
 
 def check_window(of: str, node: Node, window: Timed) -> None:
-    """DefinitionError for a window by another time of a source than its watermark's: that says nothing of when it has ended.
+    """DefinitionError for a window by a time of the source that its watermark does not follow: the window's end would be
+    unknown.
 
-    A time that a step makes is taken to be as far as the watermark.
+    A time made by a step is taken to be as far as the watermark.
     """
     times = [(source.watermark, name) for source, name in _times(node, window.time) if name is not None]
     if len({says.planned for says, _ in times}) > 1:
@@ -94,14 +96,14 @@ def check_window(of: str, node: Node, window: Timed) -> None:
 
 
 def of_another_time(node: Node, name: str) -> frozenset[str]:
-    """Return the streams of whose watermarks a field has not the time: a step made it."""
+    """Return the streams whose watermark does not follow the field: a step made the field."""
     return frozenset(source.name for source, field in _times(node, name, deep=True) if field != source.watermark.time)
 
 
 def _times(node: Node, name: str, *, deep: bool = False) -> Iterable[tuple[Watermarked, str | None]]:
-    """Yield each watermark that records have met, with the field of its source that is now called so; None: a step made it.
+    """Yield each watermark on the way of records, with the source's field now named `name`; None if a step made the field.
 
-    If `deep`, also behind steps that keep a field and are no bar to a window by any other.
+    If `deep`, also behind steps that keep the field, but are no bar to windows by other fields.
     """
     match node:
         case Watermarked():
@@ -124,12 +126,12 @@ def _times(node: Node, name: str, *, deep: bool = False) -> Iterable[tuple[Water
 
 
 def watermarks(node: Node) -> dict[str, Watermark]:
-    """Return the watermarks of the sources that the node's records come from, by stream."""
+    """Return the watermarks of the node's sources, by stream."""
     return {each.name: each.watermark for each in on_the_way(node) if isinstance(each, Watermarked)}
 
 
 def policy(of: str, node: Node) -> str:
-    """Return what becomes of a node's late records; DefinitionError where its streams say different things."""
+    """Return the treatment of a node's late records; DefinitionError if its streams treat late records differently."""
     policies = {says.late for says in watermarks(node).values()} or {MERGE}
     if len(policies) > 1:
         raise InvalidWindow(
@@ -139,7 +141,7 @@ def policy(of: str, node: Node) -> str:
 
 
 def watermarks_of(topology: str, nodes: Iterable[Node]) -> Mapping[str, Watermark]:
-    """Return the watermarks of a topology by stream; DefinitionError for a stream that has two."""
+    """Return the watermarks of a topology by stream; DefinitionError for a stream with two watermarks."""
     found: dict[str, Watermark] = {}
     for node in nodes:
         for stream, says in watermarks(node).items():

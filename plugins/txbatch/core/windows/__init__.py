@@ -1,4 +1,5 @@
-"""By which span of time records are counted together.
+"""Spans of time by which records are counted together.
 
-`window`, then `session_window`; `watermark` says when a window has ended.
+`window`, then `session_window`; `watermark` is what a job says of late records.
+`core.protocol.window_closing` decides when a window is closed.
 """

@@ -1,8 +1,8 @@
-"""SessionWindow: records of a key that are at most a gap apart, whose first time is the start by which they are grouped (R27).
+"""SessionWindow: records of a key at most a gap apart, grouped by their first time, the start of the session (R27).
 
-What a batch contributes are pieces: records that are a session in that batch alone. A state keeps pieces, which merge by key as
-everything else does; a session is what pieces, whatever batch they are of, come to where the state is read. So nothing depends
-on where batches end, and a restate, which takes a piece away, may part a session again.
+A batch contributes pieces: records that are a session in that batch alone. A state keeps pieces, and pieces merge by key like
+everything else. A session is joined from the pieces of all batches when a state is read. Sessions therefore do not depend on
+where batches end. A restate may take a piece away, and part a session again.
 
 >>> sessions = session_window("at", "10 seconds")
 >>> list(sessions.together([(0, 4), (14, 15), (30, 30)], of=lambda piece: piece, micros=lambda second: second * 1_000_000))
@@ -26,35 +26,35 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow(Timed):
-    """What `session_window` returns: records whose times, the field `time`, are at most `gap` microseconds apart are together."""
+    """The result of `session_window`: records are together if `time` of both is at most `gap` microseconds apart."""
 
     gap: int
 
     @property
     def per_record(self) -> int:
-        """In how many sessions a record counts."""
+        """The number of sessions in which a record counts."""
         return 1
 
     @property
     def described(self) -> str:
-        """What definitions say of it."""
+        """The session window in the words of definitions."""
         return f"sessions by {self.time}, {lasting(self.gap)} apart"
 
     def starts(self, time: datetime | None) -> list[datetime | None]:
-        """Return the start of a record by itself, before it is together with others: its own time."""
+        """Return the start of a record by itself, before the record is joined with others: the record's own time."""
         return [time]
 
     def ended_before(self, time: int) -> int:
-        """Return the time before which a record is late by a watermark: that by its own time (R25)."""
+        """Return the time before which a record is late by a watermark: the watermark, against the record's own time (R25)."""
         return time
 
     @property
     def closes_by(self) -> str:
-        """By which column of the report the sessions are found that a commit closes: that of their last times (R26)."""
+        """The report column by which the sessions closed by a commit are found: the column of their last times (R26)."""
         return self.end_name
 
     def first_open(self, time: int) -> int:
-        """Return before which last time sessions have ended at a time: a record of just then may still be of a later one.
+        """Return the time before which ended sessions have their last record. A record of just then may join a later session.
 
         >>> session_window("at", "10 seconds").first_open(micros_of(datetime(2026, 1, 1))) - micros_of(datetime(2026, 1, 1))
         -10000000
@@ -63,7 +63,7 @@ class SessionWindow(Timed):
 
     @property
     def spark(self) -> str:
-        """Return `starts` as an expression of Spark."""
+        """Spark SQL for `starts`."""
         return f"cast({spark_name(self.time)} as timestamp)"
 
     def together(
@@ -72,7 +72,7 @@ class SessionWindow(Timed):
         of: Callable[[Piece], tuple[Any, Any]],
         micros: Callable[[Any], int] = micros_of,
     ) -> Iterator[list[Piece]]:
-        """Yield the pieces of each session, in order: `of` returns where one begins, and where its last record is."""
+        """Yield the pieces of each session, in order: `of` returns the start of a piece, and the time of its last record."""
         found: list[Piece] = []
         reaches = 0
         for piece in sorted(pieces, key=lambda each: micros(of(each)[0])):
@@ -87,10 +87,10 @@ class SessionWindow(Timed):
 
 
 def session_window(time: str, gap: str, *, name: str = "session_start") -> SessionWindow:
-    """Return what `group_by` takes for sessions: `session_window("at", "30 minutes")`, by the timestamp field `at`.
+    """Return a key of `group_by` for sessions: `session_window("at", "30 minutes")`, by the timestamp field `at`.
 
-    Records of equal other keys are of one session where no more than the gap lies between one and the next. Its first time is the
-    field `name`, and a key; its last time is a value, `session_end`.
+    Records with equal other keys are in one session while no more than the gap lies between one record and the next. The
+    session's first time is the field `name`, and a key; its last time is a value, `session_end`.
 
     Raises DefinitionError for a gap that is no length, or a length of months or years.
     """

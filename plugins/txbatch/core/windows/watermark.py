@@ -1,7 +1,8 @@
-"""Watermark: up to which time a stream's records are taken to be there. What of an ended window comes later is late (R25).
+"""Watermark: the time up to which all records of a stream are taken to have come (R25).
 
-The ledger moves it on with each commit, and writes it into the next plan: so each attempt of a batch, and each restate of its
-position, finds the same records late. Times are microseconds since 1970 in UTC.
+A record is late if its window had ended by the watermark. The ledger moves the watermark on with each commit, and writes the
+watermark into the next plan. Each attempt of a batch, and each restate of its position, therefore finds the same records late.
+Times are microseconds since 1970 in UTC.
 
 >>> Watermark("at", 60).after(None, read=[500, 300], behind=[])
 240
@@ -30,9 +31,10 @@ BEGIN = micros_of(datetime.min.replace(tzinfo=UTC))
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """What `with_watermark` says of a stream: the field of its time, how far its records may be behind, what late ones do.
+    """The result of `with_watermark` for a stream: the field of time, the delay of records, and what happens to late records.
 
-    Of processing time it is `planned`: the field has when the batch was planned, as its plan says, and no record is late (R28).
+    A watermark of processing time is `planned`: the field has the time at which the batch was planned, and no record is late
+    (R28).
     """
 
     time: str
@@ -46,15 +48,16 @@ class Watermark:
         return f"{lasting(self.delay)} behind {self.time}, late={self.late!r}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the ledger keeps of the definition."""
+        """Return the part of the definition that the ledger keeps."""
         return {name: value for name, value in asdict(self).items() if name != "planned" or value}
 
     def after(self, before: int | None, read: Iterable[int | None], behind: Iterable[int | None]) -> int | None:
-        """Return where it is once a batch is committed; `before` where nothing moves it.
+        """Return the watermark after a batch is committed; `before` if nothing moves the watermark.
 
-        `read` has the largest time of each partition that the batch read, `behind` that of each that is known to be behind. It
-        follows the least of them, and never goes back. A partition that is behind and has never been read may hold any time, and
-        keeps it where it is; one that was read and has no time says nothing.
+        `read` has the largest time of each partition that the batch read; `behind` has the largest time of each partition
+        known to be behind. The watermark follows the smallest of all these times, and never goes back. A partition that is
+        behind and has never been read may hold any time, and keeps the watermark in place. A partition that was read and has
+        no time does not count.
         """
         known, held = [each for each in read if each is not None], list(behind)
         if not known or None in held:
@@ -63,21 +66,21 @@ class Watermark:
         return _later(before, least - self.delay)
 
     def behind(self, cut_by: str | None) -> int:
-        """Return how far records may be behind the start of their interval; not at all by the field by which that is `cut_by`."""
+        """Return how far records may be behind the start of their interval; 0 if intervals are `cut_by` the watermark's field."""
         return 0 if cut_by == self.time else self.delay
 
     def by_plan(self, before: int | None, planned_at: int | None) -> int | None:
-        """Return where it is once a batch is committed that was planned then: no later plan has an earlier time."""
+        """Return the watermark after a batch planned at a time is committed: no later plan has an earlier time."""
         return before if planned_at is None else _later(before, planned_at)
 
 
 def by_interval(before: int | None, whole_to: int, behind: int) -> int | None:
-    """Return where a watermark is once all intervals up to `whole_to` are committed, whose records are so far `behind`."""
+    """Return the watermark once all intervals up to `whole_to` are committed, with records up to `behind` microseconds behind."""
     return _later(before, whole_to - behind)
 
 
 def of_interval(start: int, behind: int) -> int:
-    """Return by which watermark records of an interval are late: its start says it alone, whatever is committed (R18)."""
+    """Return the watermark by which records of an interval are late: from the interval's start alone, not from commits (R18)."""
     return max(BEGIN, start - behind)
 
 
@@ -88,7 +91,7 @@ def _later(before: int | None, found: int) -> int | None:
 
 
 def checked_late(of: str, late: str) -> str:
-    """Return what late records do; DefinitionError for what is not known."""
+    """Return what happens to late records; DefinitionError for an unknown value."""
     if late not in (MERGE, DROP, SIDE):
         raise InvalidWindow(
             f"{of}: late={late!r} is neither 'merge', by which late records count like all others, nor 'drop', nor 'side', which "

@@ -1,4 +1,4 @@
-"""Window: a span of event time, by whose start records are grouped."""
+"""Window: a span of event time, and records are grouped by its start."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ _MONDAY = 4
 
 
 class Length(NamedTuple):
-    """How long a window is: so many numbers of a kind of cut; `weeks` says whether they are cut on Mondays."""
+    """The length of a window: a number of a kind of cut; `weeks` is true if weeks are cut on Mondays."""
 
     kind: str
     number: int
     weeks: bool
 
     def describe(self, *, weeks: bool) -> str:
-        """Return it in the largest unit; weeks only where time is cut by them.
+        """Return the length in the largest unit; weeks only if time is cut by weeks.
 
         >>> Length("instant", 3_600_000_000, False).describe(weeks=False), Length("day", 14, True).describe(weeks=True)
         ('1 hour', '2 weeks')
@@ -86,7 +86,7 @@ class Length(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What makes a key of the times of the field `time`: the start of a span, which is the field `name`."""
+    """A key made from the times of the field `time`: the start of a span, in the field `name`."""
 
     time: str
     name: str
@@ -98,11 +98,11 @@ class Timed:
 
     @property
     def end_name(self) -> str:
-        """What reports call the end."""
+        """The name of the end in reports."""
         return fitted_name(self.name.removesuffix("_start"), "_end")
 
     def check(self, of: str, fields: Sequence[Field]) -> None:
-        """DefinitionError when records of these fields cannot be grouped by it."""
+        """DefinitionError if records with these fields cannot be grouped by the span."""
         types = {field.name: field.type for field in fields}
         if self.time not in types:
             raise UnknownField(f"{of}: a window is of {self.time!r}, which is no field here; it has {', '.join(types)}")
@@ -119,9 +119,11 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Window(Timed):
-    """What `window` returns: how the times of the field `time` are cut into windows, whose starts are the field `name`.
+    """The result of `window`: the times of the field `time` are cut into windows, and the field `name` has the windows'
+    starts.
 
-    A window has `size` numbers of `cut`, and one begins each `slide` numbers, counted from `origin`. Its end is not part of it.
+    A window has `size` numbers of `cut`. Windows begin `slide` numbers apart, counted from `origin`. The end is not part of a
+    window.
     """
 
     cut: Cut
@@ -132,11 +134,11 @@ class Window(Timed):
 
     @property
     def per_record(self) -> int:
-        """In how many windows a record counts."""
+        """The number of windows in which a record counts."""
         return self.size // self.slide
 
     def starts(self, time: datetime | None) -> list[datetime | None]:
-        """Return the starts of the windows that a time is in; of null, null. BadRecord for one before the year 1."""
+        """Return the starts of all windows around a time; null for null. BadRecord if a window begins before the year 1."""
         if time is None:
             return [None]
         last = self._number(micros_of(time))
@@ -149,7 +151,7 @@ class Window(Timed):
             ) from None
 
     def end(self, start: datetime) -> datetime | None:
-        """Return when a window ends; None for the year 10000, which Python has not."""
+        """Return the end of a window; None for the year 10000, which Python has not."""
         try:
             return time_of(self.cut.start(self._number(micros_of(start)) + self.size))
         except OverflowError:
@@ -158,27 +160,28 @@ class Window(Timed):
     def _number(self, time: int) -> int:
         """Return the number of the last window that begins by a time.
 
-        Of a start that is the window's own, also where its first day was skipped, and the start is of the next one.
+        If the time is the start of a window, the number is that window's, also if the window's first day was skipped and the
+        start is the next day's.
         """
         number = self.cut.number(time)
         return number - (number - self.origin) % self.slide
 
     def ended_before(self, time: int) -> int:
-        """Return the start before which all windows have ended at a time, and from which on none has: what is late is closed."""
+        """Return the start of the first open window at a time; earlier windows have ended. Late windows are closed."""
         return self.first_open(time)
 
     @property
     def closes_by(self) -> str:
-        """By which column of the report the windows are found that a commit closes: that of their starts (R26)."""
+        """The report column by which the windows closed by a commit are found: the column of their starts (R26)."""
         return self.name
 
     def first_open(self, time: int) -> int:
-        """Return the start of the first window that has not ended at a time; beyond the years of Python, too."""
+        """Return the start of the first window that has not ended at a time; the start may be beyond the years of Python."""
         number = self.cut.number(time) - self.size + 1
         return self.cut.start(number + (self.origin - number) % self.slide)
 
     def end_sql(self, start: str) -> str:
-        """Return `end` as an expression of PostgreSQL: null for the year 10000, which it has, but Python has not."""
+        """Return SQL of PostgreSQL for `end`: null for the year 10000, which PostgreSQL has, but Python has not."""
         try:
             without = time_of(self.first_open(_LAST)).isoformat()
         except OverflowError:
@@ -188,7 +191,7 @@ class Window(Timed):
 
     @property
     def spark(self) -> str:
-        """What makes the start, or where windows slide an array of starts, as an expression of Spark."""
+        """Spark SQL for the start of a window; if windows slide, for an array of starts."""
         time = f"cast({spark_name(self.time)} as timestamp)"
         if (unit := self._truncated) is not None:
             return f"date_trunc('{unit}', {time})"
@@ -203,7 +206,7 @@ class Window(Timed):
 
     @property
     def _truncated(self) -> str | None:
-        """The unit to which a time is truncated to have its start, which costs less than arithmetic; None: no unit does."""
+        """The unit to truncate a time to the start of a window, cheaper than arithmetic; None if no unit does."""
         if not isinstance(self.cut, Instants) or self.per_record > 1 or self.origin % self.slide:
             return None
         return _TRUNCATED.get(self.slide)
@@ -212,13 +215,14 @@ class Window(Timed):
 def window(
     time: str, length: str, slide: str | None = None, *, timezone: str | None = None, name: str = "window_start"
 ) -> Window:
-    """Return what `group_by` takes for windows of event time: `window("ts", "10 minutes")`, by the timestamp field `ts`.
+    """Return a key of `group_by` for windows of event time: `window("ts", "10 minutes")`, by the timestamp field `ts`.
 
-    Lengths are so many seconds, minutes, hours, days, weeks (from Monday), months or years, and windows are counted from 1970 on.
-    With a `slide` one begins each so often, and a record counts in all that it is in. In a `timezone` days and longer begin
-    at midnight there; without, in UTC. The start is the field `name`, and a key; reports have the end, too.
+    Lengths are numbers of seconds, minutes, hours, days, weeks (from Monday), months or years. Windows are counted from 1970
+    on. With a `slide`, a window begins at every multiple of the slide, and a record counts in every window around its time. In
+    a `timezone`, days and longer spans begin at local midnight; without a timezone, at midnight in UTC. The start is the field
+    `name`, and a key; reports have the end, too.
 
-    Raises DefinitionError for lengths that are none, and what cannot be cut so.
+    Raises DefinitionError for an invalid length, or if time cannot be cut by the lengths.
     """
     of = f"window({time!r}, {length!r}{'' if slide is None else f', slide={slide!r}'})"
     named: dict[str, object] = {"time": time, "name": name}
@@ -242,7 +246,7 @@ def window(
 
 
 def micros(of: str, what: str, given: str) -> int:
-    """Return a length in microseconds; DefinitionError for what is none, and for months and years, which differ."""
+    """Return a length in microseconds; DefinitionError for an invalid length, and for months and years, whose length varies."""
     found = _length(of, what, given, "UTC")
     if found.kind == "month":
         raise InvalidWindow(f"{of}: months and years differ in length, and the {what} {given!r} is one; give days")
@@ -250,7 +254,7 @@ def micros(of: str, what: str, given: str) -> int:
 
 
 def lasting(given: int) -> str:
-    """Tell so many microseconds in the largest unit that they are a multiple of.
+    """Return text for microseconds, in the largest unit that divides the number.
 
     >>> lasting(3_600_000_000), lasting(5_400_000_000), lasting(1_500_000)
     ('1 hour', '90 minutes', '1.5 seconds')
@@ -278,7 +282,7 @@ def _zone(of: str, timezone: object) -> str:
 
 
 def _length(of: str, what: str, given: object, zone: str) -> Length:
-    """Return a length that was given; in UTC days are so many microseconds, as all have 24 hours."""
+    """Return a length from its text; in UTC, days are written in microseconds, since all have 24 hours."""
     found = _LENGTH.fullmatch(given) if isinstance(given, str) else None
     unit = found[2].lower() if found else ""
     if found is None or unit not in _UNITS:
@@ -297,7 +301,7 @@ def _length(of: str, what: str, given: object, zone: str) -> Length:
 
 
 def _check_slide(of: str, whole: Length, grid: Length) -> None:
-    """DefinitionError when windows cannot begin so often."""
+    """DefinitionError if windows cannot begin at multiples of the slide."""
     if "month" in (whole.kind, grid.kind):
         raise InvalidWindow(f"{of}: months and years differ in length, and have no slide; leave it out, or give days")
     if grid.number > whole.number:

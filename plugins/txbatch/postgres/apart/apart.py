@@ -1,7 +1,7 @@
-"""States apart (R21), in one transaction of the database that holds them. `postgres.apart.warehouses` says when.
+"""States apart (R21), in one transaction of their database. `postgres.apart.warehouses` decides when.
 
-The row of `txbatch.apart` names the state's last writer: it is locked before the state's rows are touched, and written with
-them.
+The row of `txbatch.apart` names the state's last writer: the row is locked before the state's rows are touched, and written
+with them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from txbatch.postgres.state.writer import ApartWriter, OpaqueReplay, StateWriter
 
 @dataclass(frozen=True, slots=True)
 class StateApart:
-    """A state in another database than the ledger's; `stored` is its row of `txbatch.apart`, locked."""
+    """A state in another database than the ledger's; `stored` is the state's row of `txbatch.apart`, locked."""
 
     connection: Connection
     database: str
@@ -48,7 +48,7 @@ class StateApart:
 
     @property
     def name(self) -> str:
-        """The state, as errors name it."""
+        """The name of the state and its database, for errors."""
         return where(self.stored["state"], self.database)
 
     @property
@@ -58,7 +58,7 @@ class StateApart:
 
     @property
     def last(self) -> LastWriter:
-        """Which attempt wrote last."""
+        """The attempt that wrote last."""
         return last_writer(self.stored)
 
     def apply(
@@ -69,7 +69,7 @@ class StateApart:
         partials: Any,
         staged: StagedState,
     ) -> None:
-        """Write R9 for one attempt, as far as the last writer and what the `ledger` knows let it."""
+        """Apply one attempt by R9, as far as the last writer and the `ledger`'s view allow."""
         step = decide_apply(self.name, self.kind, self.last, assignment, ledger)
         if step is Apply.DONE:
             return
@@ -81,7 +81,7 @@ class StateApart:
         self._set(LastWriter(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED))
 
     def take_back(self, batch: Batch) -> None:
-        """Undo what attempts of an uncommitted batch wrote here, and keep them out from now on (R16)."""
+        """Undo the writes of an uncommitted batch's attempts, and keep the attempts out from now on (R16)."""
         after = decide_take_back(self.name, self.kind, self.last, batch.attempt)
         if after is None:
             return
@@ -93,7 +93,7 @@ class StateApart:
         self._set(after)
 
     def prepare_skip(self, turn: Batch) -> None:
-        """Keep out the attempts of the batch whose `turn` it is, where need be: see `core.batch.apart.decide_skip`."""
+        """Keep out the attempts of the batch in `turn`, if necessary: see `core.batch.apart.decide_skip`."""
         after = decide_skip(self.name, self.kind, self.last, turn.attempt)
         if after is not None:
             self._set(after)
@@ -117,7 +117,10 @@ def _writer(step: Apply, kind: StateKind) -> type[StateWriter]:
 
 
 def ensure(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:
-    """Create a state that is `new` to the ledger, or check that it is there as now defined (SchemaMismatch), and show it."""
+    """Create a state that is `new` to the ledger, or check the state against its definition; then show the state.
+
+    Raise SchemaMismatch if the state is missing or has another definition.
+    """
     state = aggregate.state
     migrate_warehouse(connection, create=new)
     if new and _create(connection, ledger, aggregate):
@@ -136,7 +139,7 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
 
 
 def _create(connection: Connection, ledger: str, aggregate: PersistentAggregate) -> bool:
-    """Create a state's table, and keep whose it is; False when there is one of its name."""
+    """Create a state's table and store the state's owner. Return False if a state of the same name exists."""
     state, as_json = aggregate.state, canonical_json(columns(aggregate))
     row = {"state": state.name, "topology": aggregate.topology, "ledger": ledger, "kind": str(state.kind)}
     if connection.execute(query("insert_apart"), {**row, "columns": as_json}).first() is None:
@@ -146,7 +149,7 @@ def _create(connection: Connection, ledger: str, aggregate: PersistentAggregate)
 
 
 def check(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate) -> StateApart:
-    """Return the state, its row locked. SchemaMismatch when it is not there, not ours, or of another shape."""
+    """Return the state, with its row locked. Raise SchemaMismatch if the state is missing, not ours, or of another shape."""
     state = aggregate.state
     there = owned(connection, state.name, str(state.database), ledger, topology)
     found = [f"it is {state.kind} now, was {there.kind}"] if there.kind != state.kind else []
@@ -159,7 +162,10 @@ def check(connection: Connection, ledger: str, topology: str, aggregate: Persist
 
 
 def owned(connection: Connection, state: str, database: str, ledger: str, topology: str) -> StateApart:
-    """Return a state that the ledger knows, its row locked; SchemaMismatch when it is not there, or not this topology's."""
+    """Return a state in the ledger, with the state's row locked.
+
+    Raise SchemaMismatch if the state is missing or belongs to another topology or ledger.
+    """
     known = connection.execute(query("has_apart")).scalar_one()
     stored = connection.execute(query("lock_apart"), {"state": state}).mappings().first() if known else None
     if stored is None:
@@ -181,32 +187,32 @@ def owned(connection: Connection, state: str, database: str, ledger: str, topolo
 
 
 def peek(connection: Connection, state: str) -> LastWriter:
-    """Return the last writer of a state, as it stands, without a lock."""
+    """Return the last writer of a state as of now, without a lock."""
     known = connection.execute(query("has_apart")).scalar_one()
     stored = connection.execute(query("apart"), {"state": state}).mappings().first() if known else None
     return last_writer(stored) if stored else LastWriter()
 
 
 def where(state: str, database: str | None) -> str:
-    """Return a state apart as errors name it."""
+    """Return the name of a state apart and its database, for errors."""
     return f"state {state!r} in database {database!r}"
 
 
 def last_writer(stored: RowMapping) -> LastWriter:
-    """Return the last writer that stands in a state's row."""
+    """Return the last writer in a state's row."""
     status = ApartStatus(stored["status"])
     return LastWriter(stored["txid"], stored["attempt_id"], stored["token"], stored["digest"], status)
 
 
 def owners(connection: Connection, topology: str) -> list[RowMapping]:
-    """Whose states a topology has here: `ledger`, `states`, and `txid`, the newest one."""
+    """Return the ledgers that have states of a topology here: `ledger`, `states`, and `txid`, the newest txid."""
     if not connection.execute(query("has_apart")).scalar_one():
         return []
     return list(connection.execute(query("apart_owners"), {"topology": topology}).mappings())
 
 
 def drop(connection: Connection, topology: str, ledger: str, only: str | None = None) -> list[str]:
-    """Drop the states apart that a topology of this ledger has here, or `only` one; returns their names."""
+    """Drop the states apart that a topology of the ledger has here, or only the state `only`; return the names."""
     if not connection.execute(query("has_apart")).scalar_one():
         return []
     found = connection.execute(query("apart_of"), {"topology": topology, "ledger": ledger}).scalars()
@@ -217,7 +223,7 @@ def drop(connection: Connection, topology: str, ledger: str, only: str | None = 
 
 
 def drop_state(connection: Connection, name: str) -> None:
-    """Drop a state that is here, and forget it."""
+    """Drop a state here, with its row in `txbatch.apart`."""
     run_all(connection, report_views.drop_functions(connection, name))
     execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
     execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")

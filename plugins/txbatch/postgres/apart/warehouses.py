@@ -1,7 +1,8 @@
-"""The other databases of a ledger: when what is done there, beside the ledger's own transaction (R21).
+"""The other databases of a ledger: the order of work there, beside the ledger's own transaction (R21).
 
 The order is always: the ledger's batch row is locked, then the warehouse's transaction begins and ends, then the ledger's
-ends. A crash in between leaves the warehouse ahead; its last writer tells the next attempt, or the abort, what to do.
+ends. A crash in between leaves the warehouse ahead. By the last writer there, the next attempt or the abort decides what to
+do.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ def _unknown(database: str) -> str:
 
 
 class Warehouses:
-    """Databases by name. `url_of` tells the URL of one, or raises DefinitionError; it is asked when it is first needed."""
+    """Databases by name. `url_of` returns the URL of a database, or raises DefinitionError; it is called at the first use."""
 
     def __init__(self, url_of: Callable[[str], str] = _unknown, *, application_name: str = "txbatch") -> None:
         self._url_of, self._application_name = url_of, application_name
         self._engines: dict[str, Engine] = {}
 
     def engine(self, database: str) -> Engine:
-        """The engine of a database."""
+        """Return the engine of a database."""
         if database not in self._engines:
             url = self._url_of(database)
             what = f"the URL of database {database!r}"
@@ -52,14 +53,14 @@ class Warehouses:
         return self._engines[database]
 
     def ensure(self, ledger: Connection, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:
-        """Create a state apart that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
+        """Create a state apart that is `new` to the ledger, or check the state against its definition (SchemaMismatch)."""
         with transaction(self.engine(str(aggregate.state.database))) as connection:
             apart.ensure(connection, _identity(ledger), topology, aggregate, new=new)
 
     def clear(self, ledger: Connection, topology: str) -> None:
-        """Drop the copies that states left where they were, before an earlier version brought them back.
+        """Drop the copies that states left behind in a warehouse, after an earlier version moved the states back.
 
-        Such a copy counts for nothing. Raises Unavailable for one that cannot be dropped now; the topology's row is locked.
+        A left copy counts for nothing. Raise Unavailable if a copy cannot be dropped now; the topology's row is locked.
         """
         for row in ledger.execute(query("left_behind"), {"topology": topology}).mappings().all():
             try:
@@ -81,9 +82,9 @@ class Warehouses:
         manifest: Manifest,
         partials: Mapping[str, Any],
     ) -> None:
-        """Apply an attempt to all states apart and commit that, while the ledger holds the batch's row.
+        """Apply an attempt to all states apart and commit there, while the ledger holds the batch's row.
 
-        Raises StateAhead, StaleAttempt, TakenBack, DatabasesDisagree as the last writer says; Incomplete (R7); SchemaMismatch.
+        Raise StateAhead, StaleAttempt, TakenBack or DatabasesDisagree by the last writer; Incomplete (R7); SchemaMismatch.
         """
         there = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
         if not there:
@@ -104,9 +105,9 @@ class Warehouses:
         ledger.execute(query("apart_committed"), {"states": states, "txid": assignment.attempt.txid})
 
     def take_back(self, ledger: Connection, batch: Batch) -> None:
-        """Undo what attempts of a batch that is to be aborted wrote, and keep them out from now on (R16).
+        """Undo the writes of a batch's attempts before the batch is aborted, and keep the attempts out from now on (R16).
 
-        TerminalError when rows are there that cannot be taken back. Nothing can be there while a lower txid is open.
+        Raise TerminalError if rows there cannot be taken back. While a lower txid is open, no rows can be there.
         """
         ids = {"topology": batch.topology, "txid": batch.txid}
         if not batch.fence or batches.one(ledger, "neighbours", **ids)["open_before"] is not None:
@@ -117,10 +118,10 @@ class Warehouses:
             still_there(ledger)
 
     def prepare_skip(self, ledger: Connection, pending: Sequence[Batch]) -> None:
-        """Keep the open batch that may hold an aborted one's records from being half committed there, before those are given up.
+        """Keep the open batch whose turn it is from being half committed, before an aborted batch's records are given up.
 
-        TerminalError when it is. `pending` are the batches in flight, locked, oldest first: above the first nothing can be
-        there.
+        Raise TerminalError if the open batch is half committed: its records may include the aborted batch's. `pending` are
+        the batches in flight, locked, oldest first: only the oldest batch can have rows there.
         """
         for turn in pending[:1]:
             with self._lock_states(ledger, turn.topology) as states:
@@ -129,7 +130,7 @@ class Warehouses:
                 still_there(ledger)
 
     def ahead(self, ledger: Connection, topology: str) -> list[dict[str, Any]]:
-        """The states apart that have rows of a txid which the ledger has not committed, or are not well (`problem`)."""
+        """Return the states apart that have rows of a txid not committed in the ledger, or that have a `problem`."""
         found: list[dict[str, Any]] = []
         for row in _states(ledger, topology):
             told: dict[str, Any] = {"state": row["state"], "database": row["database"]}
@@ -145,25 +146,26 @@ class Warehouses:
         return found
 
     def drop(self, ledger: Connection, topology: str) -> None:
-        """Drop the states apart that the ledger knows of a topology, and what those that came back have left."""
+        """Drop the states apart that the ledger has of a topology, and the copies that returned states left behind."""
         left = ledger.execute(query("left_behind"), {"topology": topology}).mappings()
         for database in sorted({row["database"] for row in (*_states(ledger, topology), *left)}):
             self.drop_in(database, topology, _identity(ledger))
 
     def owners(self, database: str, topology: str) -> list[RowMapping]:
-        """Whose states a topology has in one database: `ledger`, `states`, and `txid`, the newest one."""
+        """Return the ledgers that have states of a topology in a database: `ledger`, `states`, and `txid`, the newest txid."""
         with transaction(self.engine(database)) as connection:
             return apart.owners(connection, topology)
 
     def drop_in(self, database: str, topology: str, ledger: str) -> list[str]:
-        """Drop the states that a topology of this ledger has in one database; returns their names."""
+        """Drop the states that a topology of a ledger has in one database; return the names."""
         with transaction(self.engine(database)) as connection:
             return apart.drop(connection, topology, ledger)
 
     def check(self, ledger: Connection) -> str:
-        """How many states apart are well; SchemaMismatch, TerminalError or Unavailable for the first that is not.
+        """Return how many states apart are well. Raise SchemaMismatch, TerminalError or Unavailable for the first broken
+        state.
 
-        TerminalError names each right that this role lacks in the first database where it lacks one.
+        TerminalError names each missing right of the role in the first database where a right is missing.
         """
         states = list(ledger.execute(query("states_apart")).mappings())
         for database in sorted({row["database"] for row in states}):
@@ -179,14 +181,16 @@ class Warehouses:
 
     @contextmanager
     def _lock_states(self, ledger: Connection, topology: str) -> Iterator[list[StateApart]]:
-        """Context manager. Lock the states apart of a topology, in a transaction of each of their databases."""
+        """Context manager. Lock the states apart of a topology, in one transaction for each database."""
         found = _states(ledger, topology)
         with self._all((row["database"] for row in found), "abort.apart_committed") as connections:
             yield [_well(ledger, connections[row["database"]], row) for row in found]
 
     @contextmanager
     def _all(self, databases: Iterable[str], failpoint: str) -> Iterator[dict[str, Connection]]:
-        """Context manager. Begin a transaction in each; they end one after the other, an error undoes those that have not."""
+        """Context manager. Begin a transaction in each database. The transactions commit one after the other; an error undoes
+        the rest.
+        """
         with ExitStack() as stack:
             yield {
                 database: stack.enter_context(_transaction(self.engine(database), failpoint))
@@ -196,14 +200,16 @@ class Warehouses:
 
 @contextmanager
 def _transaction(engine: Engine, failpoint: str) -> Iterator[Connection]:
-    """Context manager. One transaction, after which the failpoint is reached."""
+    """Context manager. Run one transaction, then reach the failpoint."""
     with transaction(engine) as connection:
         yield connection
     failpoints.hit(failpoint)
 
 
 def _well(ledger: Connection, connection: Connection, row: RowMapping) -> StateApart:
-    """Return a state apart of the ledger's, its row locked; SchemaMismatch or TerminalError when it is not what it was."""
+    """Return a state apart of the ledger, with its row locked. Raise SchemaMismatch or TerminalError if the state is not as
+    it was.
+    """
     state = apart.owned(connection, row["state"], row["database"], _identity(ledger), row["topology"])
     _check_not_set_back(ledger, row, state.last)
     return state
@@ -227,7 +233,7 @@ def _states(ledger: Connection, topology: str) -> list[RowMapping]:
 
 
 def identity_of(engine: Engine) -> str:
-    """Which ledger a database holds."""
+    """Return the identity of the ledger in a database."""
     with transaction(engine) as ledger:
         return _identity(ledger)
 
@@ -237,5 +243,5 @@ def _identity(ledger: Connection) -> str:
 
 
 def still_there(ledger: Connection) -> None:
-    """Fail if our session of the ledger, and with it what it has locked, is gone. Called right before COMMIT elsewhere."""
+    """Fail if our session of the ledger is gone, and with the session all its locks. Called right before COMMIT elsewhere."""
     ledger.execute(query("clock"))

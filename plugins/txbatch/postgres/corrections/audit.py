@@ -1,4 +1,4 @@
-"""Reads what the ledger says of committed batches, and finds what does not agree (R24). `core.corrections.audit` decides."""
+"""Read the ledger's records of committed batches, and find contradictions (R24). `core.corrections.audit` decides."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BATCHES_AT_ONCE = 100
 
 
 def audit(connection: Connection, topology: Topology) -> Audit:
-    """Return what of the ledger contradicts itself, in one snapshot."""
+    """Return the contradictions in the ledger, in one snapshot."""
     ids, entries, told = {"topology": topology.name}, dict[int, Entry](), dict[int, list[str]]()
     found = connection.execution_options(yield_per=_BATCHES_AT_ONCE).execute(query("audited_batches"), ids)
     for row in found.mappings():
@@ -54,7 +54,7 @@ def audit(connection: Connection, topology: Topology) -> Audit:
 
 
 def _entry(row: RowMapping) -> tuple[Entry, list[str]]:
-    """Return what the ledger says of a txid, and what of it is not to be read."""
+    """Return the ledger's entry of a txid, and an error for each unreadable part."""
     manifest, unreadable = None, list[str]()
     try:
         manifest = Manifest.from_json(row["manifest"]) if row["manifest"] is not None else None
@@ -90,7 +90,7 @@ def _rebuilt(row: RowMapping) -> Rebuilt | None:
 
 
 def _contributed(connection: Connection, topology: Topology, entries: Mapping[int, Entry]) -> Iterator[tuple[int, str]]:
-    """Yield what contradicts the contributions of each txid, with the txid."""
+    """Yield each contradiction of a txid's contributions, with the txid."""
     known, horizons = definitions.known(connection, topology).states, _horizons(connection, topology)
     for aggregate in topology.aggregates:
         name = aggregate.state.name
@@ -126,7 +126,7 @@ def _numbers(connection: Connection, ids: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _folded(connection: Connection, topology: Topology) -> Iterator[str]:
-    """Yield the states whose base has a txid that is not folded (R22)."""
+    """Yield an error for each state whose base has a txid that is not folded (R22)."""
     horizons = _horizons(connection, topology)
     for aggregate in topology.aggregates:
         name = aggregate.state.name

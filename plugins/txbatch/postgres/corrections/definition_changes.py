@@ -1,4 +1,4 @@
-"""Carries out a changed definition (R23) under the topology's lock: all of it in the caller's transaction, or nothing."""
+"""Carry out a changed definition (R23) under the topology's lock: all of it in the caller's transaction, or nothing."""
 
 from __future__ import annotations
 
@@ -53,11 +53,10 @@ from txbatch.postgres.upstream import upstream
 
 
 def change(connection: Connection, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
-    """Apply what has changed to the states of a topology whose row is locked, and keep who did it, and why.
+    """Apply the changes to the states of a topology whose row is locked, and store by whom and why. Return the changes.
 
-    Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open or a
-    rebuild runs, Unavailable while a report that is open keeps a table, TerminalError where a view that others made is of what
-    goes.
+    Raise SchemaMismatch if a part needs a rebuild, ChangeTooEarly if a batch is open or a rebuild runs, Unavailable if an
+    open report keeps a table, TerminalError if a view not made by txbatch depends on a dropped column or table.
     """
     known = definitions.known(connection, topology)
     found = check(connection, topology, job, known)
@@ -96,7 +95,7 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
 
 
 def check(connection: Connection, topology: Topology, job: str, known: KnownTopology) -> list[Redefinition]:
-    """Return what has changed; raise what `change` is refused for before it has changed anything."""
+    """Return the changes. Raise the error of `change` for every reason known before a change is applied."""
     name = known.was or topology.name
     found = check_change(topology, job, known, batches.batches(connection, "open_batches", topology=name))
     check_none_runs(topology.name, found, definitions.rebuilt_now(connection, name))
@@ -114,7 +113,7 @@ def _change_state(
     steps: Sequence[Step],
     txid: int,
 ) -> None:
-    """Change the tables of a state, what the ledger keeps of it, and its reports, whose readers go on reading."""
+    """Change a state's tables, the ledger's row of the state, and its reports. Readers of the reports go on reading."""
     name, now = aggregate.state.name, state_definition(aggregate)
     changed = after_steps(stored, steps, now, txid)
     reports = KeptReports.of(connection, was)
@@ -143,7 +142,7 @@ def _change_state(
 
 
 def _prune_from_now(connection: Connection, aggregate: PersistentAggregate) -> None:
-    """Keep from which horizon on the rows of a state go."""
+    """Store the horizon from which the rows of a state are removed."""
     found = connection.execute(query("states_with_contributions"), {"topology": aggregate.topology}).mappings()
     stored = next(each for each in found if each["state"] == aggregate.state.name)
     spans = begun(stored_spans(stored["pruned"]), stored["horizon"])
@@ -151,7 +150,7 @@ def _prune_from_now(connection: Connection, aggregate: PersistentAggregate) -> N
 
 
 def _alterations(name: str, stored: StateDefinition, steps: Sequence[Step]) -> Iterator[str]:
-    """Yield what makes of each table of a state what it is after some steps."""
+    """Yield the statements that change each table of a state by the steps."""
     previous = stored.kind == StateKind.OPAQUE
     tables = [(CURRENT.state(name), ["", PREVIOUS_PREFIX] if previous else [""])]
     if stored.contributions:
@@ -201,7 +200,7 @@ def _made(step: Step, prefix: str) -> list[str]:
 
 
 def _said_since(aggregate: PersistentAggregate, since: Mapping[str, int]) -> list[str]:
-    """Say of each column that began later since when it counts."""
+    """Return the comments of columns that began later: each names the txid since when the column counts."""
     said = report_views.described(aggregate)
     views = [aggregate.state.name, changes_name(aggregate.state.name)][: 1 + aggregate.state.contributions]
     return [
@@ -214,7 +213,10 @@ def _said_since(aggregate: PersistentAggregate, since: Mapping[str, int]) -> lis
 
 @contextmanager
 def _views_told(state: str) -> Iterator[None]:
-    """Context manager. TerminalError names a view that others made of a state's report, where that one has to be made anew."""
+    """Context manager. Raise TerminalError if a view not made by txbatch depends on a state's report.
+
+    The error names the view: the view must be created again.
+    """
     try:
         yield
     except DependentObjectsStillExist as error:

@@ -1,6 +1,6 @@
-"""Rebuilds in PostgreSQL: counts versions into the tables of a new generation, beside the one that counts (R23).
+"""Rebuilds in PostgreSQL: count versions into the tables of a new generation, beside the current generation (R23).
 
-Who counts for a rebuild holds its row. No batch's row is locked, and nothing that a batch or a report waits for.
+Counting for a rebuild locks the rebuild's row. No batch's row is locked, nor anything a batch or a report waits for.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class PostgresRebuilds:
         self.engine = engine
 
     def begin(self, topology: Topology, job: str, code: str, why: str | None, by: str | None = None) -> Rebuild:
-        """Begin a rebuild, or go on with the one that runs.
+        """Begin a rebuild, or go on with the running rebuild.
 
-        TerminalError for a topology that no rebuild can count, without a reason, and where another job's rebuild runs;
-        SchemaMismatch for another source, or a state's name that is taken; UnknownName for a topology that is not renamed yet.
+        Raise TerminalError if no rebuild can count the topology, if the reason is missing, or if another job's rebuild runs;
+        SchemaMismatch for another source or a taken state name; UnknownName if the topology is not renamed yet.
         """
         with transaction(self.engine) as connection:
             definitions.check_name(connection, topology, job)
@@ -62,12 +62,12 @@ class PostgresRebuilds:
             return Rebuild(number, topology.name, job, code, why, decided.definition_of(topology))
 
     def running(self, topology: str) -> Rebuild | None:
-        """Return the rebuild of a topology that runs; None when none does."""
+        """Return the running rebuild of a topology, or None."""
         with transaction(self.engine) as connection:
             return _running(connection, topology)
 
     def done(self, topology: str, code: str, why: str | None) -> Rebuilt | None:
-        """Return the newest rebuild if it was swapped, and asked for in these words with this job; None when not."""
+        """Return the newest rebuild if it was swapped and had the same job and the same reason; otherwise None."""
         with transaction(self.engine) as connection:
             row = connection.execute(query("newest_rebuild"), {"topology": topology}).mappings().first()
             if row is None or (row["status"], row["code"], row["why"]) != ("swapped", code, why):
@@ -75,12 +75,12 @@ class PostgresRebuilds:
             return Rebuilt(_rebuild(row), row["swapped_txid"], earlier=True)
 
     def all(self, topology: str) -> list[dict[str, Any]]:
-        """Return the rebuilds of a topology, newest first, as report.rebuilds shows them."""
+        """Return the rebuilds of a topology, newest first, as in report.rebuilds."""
         with transaction(self.engine) as connection:
             return [dict(row) for row in connection.execute(query("rebuilds"), {"topology": topology}).mappings()]
 
     def progress(self, rebuild: Rebuild) -> Progress:
-        """How far it is; TerminalError for a rebuild that was cancelled."""
+        """Return the progress of a rebuild. Raise TerminalError if the rebuild was cancelled."""
         with transaction(self.engine) as connection:
             row = connection.execute(query("rebuild_progress"), {"rebuild": rebuild.number}).mappings().first()
             if row is None:
@@ -88,12 +88,12 @@ class PostgresRebuilds:
             return Progress(row["counted"], row["to_count"], row["seconds_each"])
 
     def next(self, rebuild: Rebuild) -> Batch | None:
-        """Return the version to be counted next; None when all are."""
+        """Return the version to count next. Return None if all versions are counted."""
         with transaction(self.engine) as connection:
             return _next(connection, rebuild)
 
     def to_count(self, rebuild: Rebuild, at_most: int) -> tuple[Batch, ...]:
-        """Return that one and those behind it, in their order, so many at most."""
+        """Return the next versions to count, in order, at most `at_most`."""
         with transaction(self.engine) as connection:
             return _to_count(connection, rebuild, at_most)
 
@@ -105,10 +105,10 @@ class PostgresRebuilds:
         manifest: Manifest,
         partials: Mapping[str, Any],
     ) -> bool:
-        """Count a version, whole or not at all; False when it is not the next any more.
+        """Count a version, whole or not at all. Return False if the version is no longer the next.
 
-        Raises StaleAttempt and Incomplete for a manifest that is not the assignment's work (R7), TerminalError for a rebuild that
-        does not run any more.
+        Raise StaleAttempt or Incomplete if the manifest is not the assignment's work (R7), TerminalError if the rebuild no
+        longer runs.
         """
         with transaction(self.engine) as connection:
             _lock(connection, rebuild)
@@ -134,9 +134,9 @@ class PostgresRebuilds:
         return True
 
     def swap(self, rebuild: Rebuild, topology: Topology) -> Swapped | Behind | Watched:
-        """Let the new generation count, in one transaction that keeps plans and commits out.
+        """Swap the new generation in, in one transaction that keeps plans and commits out.
 
-        Unavailable names who reads the old one for so long that its tables cannot be moved.
+        If sessions read the old generation for too long, its tables cannot be moved: raise Unavailable, with the sessions.
         """
         with transaction(self.engine) as connection:
             hurry(connection)
@@ -159,7 +159,7 @@ class PostgresRebuilds:
         return Swapped(swapped)
 
     def cancel(self, topology: str) -> Rebuild:
-        """Forget the rebuild of a topology that runs, with all that it counted; UnknownName when none does."""
+        """Delete the running rebuild of a topology, with all counted versions. Raise UnknownName if no rebuild runs."""
         with transaction(self.engine) as connection:
             running = _running(connection, topology)
             if running is None:
@@ -170,9 +170,10 @@ class PostgresRebuilds:
             return running
 
     def drop_past(self, topology: str) -> list[int]:
-        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
+        """Drop the generations replaced by rebuilds; return the numbers of the rebuilds.
 
-        ChangeTooEarly names a topology that has still to read what the swap of one of them changed, or that looks up in one.
+        Raise ChangeTooEarly if a topology still has to read the changes of a rebuild's swap, or looks up in a replaced
+        generation. The error names the topology.
         """
         with transaction(self.engine) as connection:
             batches.lock_topology(connection, topology)
@@ -186,7 +187,7 @@ class PostgresRebuilds:
 
 
 def check(connection: Connection, topology: Topology) -> None:
-    """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source, or a state's name that is taken."""
+    """Raise TerminalError if no rebuild can count the topology, SchemaMismatch for another source or a taken state name."""
     known = definitions.known(connection, topology)
     decided.check_rebuild(topology, known)
     for aggregate in topology.aggregates:
@@ -216,9 +217,9 @@ def write(
     generation: Generation,
     before: int = 0,
 ) -> dict[str, int]:
-    """Write what a version comes to now into each state of a generation; return how many keys each has of it.
+    """Write a version's new partials into each state of a generation; return the number of the version's keys by state.
 
-    `before` is the version of its position that the generation has already; 0: none.
+    `before` is the version of the same position already in the generation; 0 if there is none.
     """
     (assignment, manifest, partials), refolded, keys = again, decided.refolded(version, topology), dict[str, int]()
     for number, aggregate in enumerate(topology.aggregates):

@@ -1,4 +1,4 @@
-"""What a rebuild would change: versions are counted into tables that are gone when the transaction ends (R23)."""
+"""The preview of a rebuild: count versions into tables that are dropped at the end of the transaction (R23)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _HERE = "prev_txid"  # which no value is called
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a rebuild counts: so many positions, from the first to the last, with so many records when they were counted.
+    """The work of a rebuild: the number of positions, the first, the last, and the number of records when they were counted.
 
-    `took` is how long their attempts took, as far as that is known of them all; None where it is of none. `reads` has a row
-    for each stream.
+    `took` is the duration of all attempts, estimated by the attempts that are kept; None if no attempt is kept. `reads` has a
+    row for each stream.
     """
 
     positions: int
@@ -47,9 +47,10 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The keys of a state before and after, and how many are there on one side only or have another value that both sides know.
+    """The number of keys of a state before and after, and of keys that changed.
 
-    `why_not` says why one side, or their difference, is not known: that number is None.
+    A key has changed if only one side has the key, or if both sides have a value and the values differ. `why_not` is the
+    reason why one side, or the difference, is unknown: the number is None.
     """
 
     state: str
@@ -61,7 +62,7 @@ class Difference:
 
 
 def extent(engine: Engine, topology: Topology, job: str) -> Extent:
-    """Return what a rebuild counts. Raises what the rebuild is refused for."""
+    """Return the work of a rebuild. Raise the error that the rebuild would raise."""
     with transaction(engine) as connection:
         definitions.check_name(connection, topology, job)
         batches.topology_row(connection, topology.name)
@@ -72,14 +73,14 @@ def extent(engine: Engine, topology: Topology, job: str) -> Extent:
 
 
 def newest(engine: Engine, topology: str, positions: int) -> list[Batch]:
-    """Return the versions of the newest so many positions, in the order in which a rebuild counts them."""
+    """Return the versions of the newest positions, as many as `positions`, in the order of a rebuild."""
     with transaction(engine) as connection:
         found = batches.batches(connection, "newest_to_count", topology=topology, positions=positions)
         return sorted(found, key=lambda each: each.txid)
 
 
 def differences(engine: Engine, topology: Topology, emitted: Sequence[tuple[Batch, Again]]) -> Iterator[Difference]:
-    """Yield what each state would become of these versions alone, beside what it has of them. Stores nothing."""
+    """Yield, for each state, the result of the given versions alone beside their stored contributions. Store nothing."""
     with transaction(engine.execution_options(isolation_level="REPEATABLE READ")) as connection, _undone(connection):
         known, generation = definitions.known(connection, topology).states, Generation(f"_plan_{uuid4().hex[:12]}")
         create(connection, topology, generation)
@@ -94,7 +95,7 @@ def differences(engine: Engine, topology: Topology, emitted: Sequence[tuple[Batc
 
 @contextmanager
 def _undone(connection: Connection) -> Iterator[None]:
-    """Context manager. Undo at its end what the block did."""
+    """Context manager. Undo the block's changes at the end."""
     execute(connection, "SAVEPOINT nothing")
     yield
     execute(connection, "ROLLBACK TO nothing")
@@ -102,7 +103,7 @@ def _undone(connection: Connection) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A temporary table with keys and values, of the columns of a definition."""
+    """A temporary table with keys and values, with the columns of a definition."""
 
     table: str
     folds: Folds
@@ -113,32 +114,32 @@ class _Side:
 
     @property
     def named(self) -> list[Any]:
-        """Names and types of the keys, as they are defined."""
+        """Names and types of the keys, as in the definition."""
         return [list(key) for key in self.folds.stored["keys"]]
 
     def texts(self, alias: str) -> str:
-        """All values of a row as texts."""
+        """Return all values of a row as texts."""
         return _texts(f"{alias}.{value}" for value in self.folds.values)
 
     def told(self, values: Sequence[str | None]) -> dict[str, str | None]:
-        """Such values by name."""
+        """Return the texts of values by name."""
         return dict(zip((name for name, *_ in self.folds.stored["values"]), values, strict=True))
 
     def key(self, values: Sequence[str]) -> dict[str, str]:
-        """Keys by name: none of a global value."""
+        """Return keys by name; empty for a global value."""
         return {name: value for (name, _), value in zip(self.named, values, strict=False)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """What some versions come to: in a generation that has these alone, and in the one that counts."""
+    """The results of some versions: in a generation with only these versions, and in the current generation."""
 
     connection: Connection
     generation: Generation
     txids: Sequence[int]
 
     def difference(self, aggregate: PersistentAggregate, stored: StateDefinition | None) -> Difference:
-        """Return what one state has of them before and after."""
+        """Return the difference of one state between the versions' stored contributions and their new results."""
         name, folds = aggregate.state.name, Folds.of(aggregate)
         after = self._side(
             "after", folds, f"SELECT {listed([*folds.keys, *folds.values])} FROM {self.generation.state(name)}"
@@ -160,7 +161,7 @@ class _Versions:
         return self._compared(aggregate, before, after)
 
     def _why_not(self, state: str, stored: StateDefinition | None) -> str | None:
-        """Return why it is not known what the versions contributed; None when it is."""
+        """Return why the versions' contributions are unknown. Return None if they are known."""
         if stored is None:
             return "it is new"
         if not stored.contributions:
@@ -183,7 +184,7 @@ class _Versions:
         return tuple(KeyDifference(side.key(key), None, side.told(values)) for key, values in found)
 
     def _compared(self, aggregate: PersistentAggregate, before: _Side, after: _Side) -> Difference:
-        """Compare key by key; the keys that are told are first those that changed."""
+        """Compare key by key; changed keys come first among the examples."""
         same = " AND ".join(f"s.{key} = a.{key}" for key in after.keys)
         key = _texts(f"COALESCE(s.{key}, a.{key})" for key in after.keys)
         sides = [
@@ -205,7 +206,7 @@ class _Versions:
 
 
 def _by_python(folds: Folds, stored: StateDefinition | None) -> str | None:
-    """Return why what the versions have contributed cannot be merged; None: it can."""
+    """Return why the versions' contributions cannot be merged. Return None if they can."""
     for name, _, merge in stored.columns["values"] if stored else ():
         known = folds.own.get(merge) or merge_named(merge)
         if known is None or not known.in_sql:
@@ -214,7 +215,7 @@ def _by_python(folds: Folds, stored: StateDefinition | None) -> str | None:
 
 
 def _differ(aggregate: PersistentAggregate, before: _Side) -> Iterator[str]:
-    """Yield where a value that both sides have is another one: as a text where its type is another."""
+    """Yield the conditions under which a value on both sides differs: by text if the types differ."""
     types = {name: type_ for name, type_, _ in before.folds.stored["values"]}
     for column in aggregate.columns:
         name = pg_name(column.name)

@@ -1,4 +1,4 @@
-"""Gives a stream, or a state, another name (R23): wherever what is planned, read or counted is kept by it."""
+"""Rename a stream or a state (R23) in all stored plans, manifests and counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rename_stream(connection: Connection, topology: str, step: RenameStream) -> 
 
 
 def rename_looked_up(connection: Connection, step: RenameState) -> None:
-    """Let the plans of whatever topology say by a state's other name as of when they look it up; none of them is open."""
+    """Rename a state in the plans of every topology that looks up in the state; no such plan is of an open batch."""
     for topology in connection.execute(query("look_up_in"), {"state": step.was}).scalars().all():
         _rename(connection, topology, step)
 
@@ -49,9 +49,9 @@ def _rename(connection: Connection, topology: str, step: RenameStream | RenameSt
 
 
 def _renamed(row: Metadata, step: RenameStream | RenameState) -> dict[str, str]:
-    """Return the columns of a row that hold what is kept by name; what a rebuild read of each stream is that alone.
+    """Return the columns of a row that hold names. A rebuild's `streams` column holds only the streams that the rebuild read.
 
-    A manifest that is of the plan stays so.
+    If a manifest has the digest of the plan, the manifest gets the digest of the renamed plan.
     """
     found: dict[str, dict[str, Any]] = {
         name: dict(step.within(row[name])) for name in ("metadata", "manifest") if row.get(name)

@@ -1,4 +1,4 @@
-"""What a restate would change, beside the ledger: a version's contributions are replaced in temporary tables only (R17)."""
+"""The preview of a restate: replace a version's contributions in temporary tables only, beside the ledger (R17)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_STATE = "SELECT {columns} FROM {state} JOIN {touched} USING ({keys})"
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a restate would do to a state: so many keys are folded again, so many of the rows differ then, some of them."""
+    """The effect of a restate on a state: the number of keys to fold again, the number of changed rows, and some changed rows."""
 
     compared: Compared
     touched: int
@@ -36,18 +36,18 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class _Beside(Generation):
-    """The generation that counts, but for contributions that stand in a temporary table."""
+    """The current generation, with contributions in a temporary table."""
 
     table: str = ""
 
     def contribution(self, name: str) -> str:
-        """That table."""
+        """Return the temporary table."""
         return f"pg_temp.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Corrected(Folds):
-    """The folds of a state as if a version's contributions were those of the temporary table."""
+    """The folds of a state in which the temporary table replaces a version's contributions."""
 
     beside: str = ""
     replaced: int = 0
@@ -64,7 +64,7 @@ class _Corrected(Folds):
 
 
 def effects(engine: Engine, topology: Topology, version: PositionVersion, again: Again) -> Iterator[Effect]:
-    """Yield what would become of each state if this were counted in the version's place. Stores nothing."""
+    """Yield the effect on each state if `again` were counted in the version's place. Store nothing."""
     partials = again.partials()
     with transaction(engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
         known = definitions.known(connection, topology)
@@ -79,7 +79,7 @@ def effects(engine: Engine, topology: Topology, version: PositionVersion, again:
 def _contribute(
     connection: Connection, statements: StateStatements, version: PositionVersion, known: KnownTopology
 ) -> None:
-    """Put what was read again where the contributions of a restate would be, in a temporary table."""
+    """Put the new partials into a temporary table, as the contributions of a restate."""
     aggregate, position = statements.aggregate, version.asked.position
     name, stored = aggregate.state.name, known.states[aggregate.state.name]
     table = f"CREATE TEMP TABLE {statements.contribution.partition('.')[2]} (LIKE {CURRENT.contribution(name)}) ON COMMIT DROP"

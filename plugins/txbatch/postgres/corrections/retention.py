@@ -1,7 +1,7 @@
-"""Retention in PostgreSQL (R22): slice by slice, contributions are folded into the base, each slice in one short transaction.
+"""Retention in PostgreSQL (R22): fold contributions into the base, slice by slice, each slice in one short transaction.
 
-What is folded `core.corrections.retention` decides. Commits and reports go on meanwhile; plans of the topology wait for a
-slice at most.
+`core.corrections.retention` decides the txids to fold. Commits and reports go on meanwhile; plans of the topology wait for
+one slice at most.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _DROP_TIMEOUT = "SET LOCAL lock_timeout = '200ms'"
 
 
 class Retention:
-    """Folds the past of topologies. Called again, it goes on where it was ended.
+    """Fold the past of topologies. A second call goes on where the first call ended.
 
-    `jobs` has those by whose own rules values merge.
+    `jobs` has the jobs with merge rules of their own.
     """
 
     def __init__(self, engine: Engine, jobs: Jobs = no_jobs) -> None:
         self.engine, self.jobs = engine, jobs
 
     def policies(self) -> Mapping[str, Keep | None]:
-        """Return what each topology keeps, as its job last said; None: everything."""
+        """Return each topology's policy, as last set by its job; None: keep everything."""
         with transaction(self.engine) as connection:
             return {row.topology: Keep.stored(row.keep) for row in connection.execute(query("policies"))}
 
     def policy(self, topology: str) -> Keep | None:
-        """Return what a topology keeps. UnknownName when there is no such topology."""
+        """Return a topology's policy. Raise UnknownName if the topology is unknown."""
         with transaction(self.engine) as connection:
             batches.topology_row(connection, topology)
             return Keep.stored(connection.execute(query("policy"), {"topology": topology}).scalar_one())
 
     def past(self, topology: str, keep: Keep) -> Past:
-        """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
+        """Return the txids that may be folded under a policy, and the reasons to wait. Change nothing."""
         horizon, wanted = self.horizon(topology), self.wanted(topology, keep)
         with transaction(self.engine) as connection:
             given = {"topology": topology, "after": horizon, "wanted": wanted}
@@ -75,7 +75,7 @@ class Retention:
             )
 
     def outlook(self, past: Past) -> Slice:
-        """Return what folding would come to now. Changes nothing."""
+        """Return the result of folding now. Change nothing."""
         found = retention.foldable(past.versions, past.reached)
         with transaction(self.engine) as connection:
             stored = _states(connection, past.topology) if found.all else ()
@@ -87,7 +87,7 @@ class Retention:
             return Slice(past.reached, len(found.all), rows_gone, attempts, left)
 
     def growth(self, topology: str) -> Growth | None:
-        """Return what a month of batches keeps in contributions, by the last ones; None where that is not known."""
+        """Return the size of a month's contributions, by the last batches. Return None if the size is unknown."""
         with transaction(self.engine) as connection:
             given = {"topology": topology, "batches": LAST_BATCHES}
             last = [BatchGrowth(*row) for row in connection.execute(query("pace_of_batches"), given)]
@@ -95,22 +95,23 @@ class Retention:
         return growth(last, stored)
 
     def horizon(self, topology: str) -> int:
-        """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
+        """Return the txid up to which all states of the topology are folded. Raise UnknownName if the topology is unknown."""
         with transaction(self.engine) as connection:
             batches.topology_row(connection, topology)
             return min((state["horizon"] for state in _states(connection, topology)), default=0)
 
     def wanted(self, topology: str, keep: Keep) -> int:
-        """Return up to which txid may be folded, so that this is kept."""
+        """Return the txid up to which the policy allows folding."""
         seconds = (keep.days or 0) * _DAY_SECONDS
         with transaction(self.engine) as connection:
             found = connection.execute(query("final_txids"), {"topology": topology, "seconds": seconds}).all()
         return retention.wanted(keep, [Final(row.txid, row.old) for row in found])
 
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
-        """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs.
+        """Fold up to the txid `horizon`, and yield each committed slice. Raise TransientError if a rebuild runs.
 
-        What a restate in flight, or one above this txid, stands for waits for a later call, with all behind it.
+        A version with a restate in flight, or with a restate above `horizon`, waits for a later call, and so do all later
+        txids.
         """
         reached = self.horizon(topology)
         if not self._keeps_contributions(topology):
@@ -132,7 +133,7 @@ class Retention:
             return bool(_states(connection, topology))
 
     def _drop_empty(self, topology: str, horizon: int) -> None:
-        """Drop what has no row left of the contributions below the horizon, unless somebody reads it, or may see rows in it."""
+        """Drop empty partitions of contributions below the horizon, unless a session reads them or may see rows in them."""
         with transaction(self.engine) as connection:
             folded_before = {"counted_in": connection.execute(query("own_transaction")).scalar_one()}
         with transaction(self.engine) as connection:
@@ -146,7 +147,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A state that is folded; `own` is how its job defines it, where values merge by rules of that."""
+    """A state to fold; `own` is the job's definition of the state, if values merge by the job's own rules."""
 
     folds: Folds
     own: PersistentAggregate | None = None
@@ -192,7 +193,7 @@ def _readers(connection: Connection, topology: str) -> Mapping[str, int]:
 
 
 def _quarantined(connection: Connection, topology: str, states: Iterable[_State], found: Folded) -> int:
-    """Return how many records leave the topology's quarantine."""
+    """Return the number of records to remove from the topology's quarantine."""
     kept = [each.folds for each in states if each.folds.state == quarantine_name(topology)]
     return sum(_number(connection, folds, found.counting) for folds in kept)
 
@@ -207,13 +208,13 @@ def _states(connection: Connection, topology: str) -> Sequence[Any]:
 
 
 def _state(topology: str, stored: Mapping[str, Any], jobs: Jobs) -> _State:
-    """Return how a state is folded; NotFoldable when that takes its job, which is not at hand."""
+    """Return how to fold a state. Raise NotFoldable if folding needs a job that is not available."""
     own = retention.own_of(topology, stored["state"], stored["columns"], jobs)
     return _State(Folds.of(own) if own else Folds(topology, stored["state"], stored["columns"]), own)
 
 
 def _fold_state(connection: Connection, state: _State, found: Folded) -> int:
-    """Put what counts into the base, take all versions away, and return how many rows went."""
+    """Fold the counting versions into the base, delete all versions, and return the number of deleted rows."""
     if not found.all:
         return 0
     folds = state.folds
@@ -225,7 +226,10 @@ def _fold_state(connection: Connection, state: _State, found: Folded) -> int:
 
 
 def _pruned(folds: Folds, found: Folded) -> Sequence[str]:
-    """What takes the rows away that these versions count in: each has one contribution, and nothing of it is kept."""
+    """Return the statements that delete the state's rows of the counting versions.
+
+    Each row has one contribution, and nothing of the row is kept.
+    """
     same = " AND ".join(f"s.{key} = c.{key}" for key in folds.keys)
     state = folds.generation.state(folds.state)
     return (f"DELETE FROM {state} s USING {folds.contribution} c WHERE {same} AND {_among(found.counting)}",)
@@ -246,7 +250,10 @@ def _into_base(folds: Folds, based: str) -> Sequence[str]:
 
 
 def _based(connection: Connection, state: _State, found: Folded) -> str:
-    """Keys of what goes, with their values in base and counting versions; `stands` is false where no such key is any more."""
+    """Return the query of the folded keys, with their values from the base and the counting versions.
+
+    `stands` is false if a key no longer exists.
+    """
     versions, folds = _versions_of(state.folds, found), state.folds
     if state.own and state.own.by_python:
         return python_merge.amounts(connection, statements_of(state.own, "gone"), versions, "based")
@@ -257,7 +264,7 @@ def _based(connection: Connection, state: _State, found: Folded) -> str:
 
 
 def _versions_of(folds: Folds, found: Folded) -> str:
-    """What goes, and the base of its keys; values are null where they do not stand."""
+    """Return the query of the folded contributions and the base of their keys; values are null where `stands` is false."""
     keys, marks = listed(folds.keys), folds.removable
     later = (
         f"SELECT b.replaced_by FROM txbatch.batch b WHERE b.topology = {pg_text(folds.topology)} AND b.txid = c.txid"
@@ -286,7 +293,7 @@ def _among(txids: Sequence[int]) -> str:
 
 
 def _whole_below(folds: Folds, horizon: int) -> Iterator[tuple[str, str]]:
-    """Yield the contributions' table and each of its partitions that holds nothing above the horizon."""
+    """Yield the contributions' table with each partition that holds nothing above the horizon."""
     for first in range(1, horizon - PARTITION_TXIDS + 2, PARTITION_TXIDS):
         yield folds.contribution, folds.generation.partition(folds.state, first)
 

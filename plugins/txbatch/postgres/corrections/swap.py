@@ -1,8 +1,8 @@
-"""The swap of a rebuild: in one transaction its generation of the states takes the place of the one that counted (R23).
+"""The swap of a rebuild: in one transaction, the rebuild's generation replaces the current generation of the states (R23).
 
-No report sees a mix. One that has begun to read a state holds its tables, and is waited for; one that began before the new
-generation had every batch, and may still read it, is waited for too: see `watchers`. Whatever begins later sees all of the old
-or, once the swap is committed, all of the new generation.
+No report sees a mix. The swap waits for two kinds of reports: a report that has begun to read a state holds the state's
+tables; a report that began before the new generation had every batch may still read the state (see `watchers`). A report that
+begins later sees all of the old generation or, once the swap is committed, all of the new generation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from txbatch.postgres.tables import batches, definitions
 
 
 def alone(connection: Connection, topology: str) -> None:
-    """Keep plans and commits of the topology out until the transaction ends; Unavailable where one does not end soon."""
+    """Keep plans and commits of the topology out until the transaction ends. Raise Unavailable if a commit does not end soon."""
     hurry(connection)
     try:
         connection.execute(query("lock_topology_alone"), {"topology": topology})
@@ -45,7 +45,10 @@ def alone(connection: Connection, topology: str) -> None:
 
 
 def watchers(connection: Connection, rebuild: Rebuild) -> str | None:
-    """Return who began before the new generation had every batch, and would see it without the last; None: nobody is left."""
+    """Return the sessions that began before the new generation had every batch; None if none is left.
+
+    Such a session would see the new generation without the last batch.
+    """
     last = connection.execute(query("last_counted"), {"rebuild": rebuild.number}).mappings().first()
     if last is None:
         return None
@@ -54,13 +57,13 @@ def watchers(connection: Connection, rebuild: Rebuild) -> str | None:
 
 
 def analyze(connection: Connection, topology: Topology, generation: Generation) -> None:
-    """Let the planner know the new tables before anybody reads them."""
+    """Analyze the new tables for the planner before anybody reads the tables."""
     for aggregate in topology.aggregates:
         execute(connection, f"ANALYZE {generation.state(aggregate.state.name)}")
 
 
 def check_readers(connection: Connection, state: str) -> None:
-    """TerminalError where a view of somebody's own reads the tables of a state: it would go on reading the old generation."""
+    """Raise TerminalError if a view not made by txbatch reads a state's tables: the view would keep the old generation."""
     tables = {"state": CURRENT.state(state), "contribution": CURRENT.contribution(state), "base": CURRENT.base(state)}
     found = connection.execute(query("others_of_state"), {**tables, "name": state}).scalars().all()
     if found:
@@ -71,9 +74,10 @@ def check_readers(connection: Connection, state: str) -> None:
 
 
 def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
-    """Let the rebuild's generation count; return the newest txid of the old one. The topology's row is locked, for this alone.
+    """Make the rebuild's generation the current generation; return the newest txid of the old generation.
 
-    Unavailable names who uses a table; TerminalError whose view depends on a column that is gone.
+    The caller has locked the topology's row exclusively. Raise Unavailable, with the sessions, if a table is in use;
+    TerminalError, with the view, if a view depends on a dropped column.
     """
     old = [dict(row) for row in connection.execute(query("states_whole"), {"topology": topology.name}).mappings()]
     names = [row["state"] for row in old]
@@ -103,13 +107,13 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
 
 
 def _past(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a state that does not count any more."""
+    """Return the record to keep of a replaced state."""
     names = ("kind", "contributions", "columns", "streams", "horizon", "values_since", "joined", "pruned")
     return {name: row[name] for name in names} | ({"left": row["left"]} if row["left"] else {})
 
 
 def _lock(connection: Connection, names: list[str]) -> None:
-    """Take the tables and reports of all states at once, so that no report is kept waiting for longer than that takes."""
+    """Lock the tables and reports of all states at once: no report waits longer than the locking takes."""
     tables = [each for name in names for each in _there(connection, name, CURRENT)]
     execute(connection, "SAVEPOINT unlocked")
     try:
@@ -130,7 +134,7 @@ def _lock(connection: Connection, names: list[str]) -> None:
 
 
 def _there(connection: Connection, name: str, generation: Generation) -> list[str]:
-    """Return those tables of a state that are there."""
+    """Return the existing tables of a state."""
     tables = (generation.state(name), generation.contribution(name), generation.base(name))
     return [each for each in tables if connection.execute(query("relation_exists"), {"name": each}).scalar_one()]
 
@@ -138,7 +142,7 @@ def _there(connection: Connection, name: str, generation: Generation) -> list[st
 def _move(
     connection: Connection, names: list[str], source: Generation, target: Generation, *, make: bool = False
 ) -> None:
-    """Move the tables of states from schema to schema; `make` creates these."""
+    """Move the tables of states from schema to schema; `make` creates the target schemas."""
     for schema in target.schemas if make else ():
         execute(connection, f"CREATE SCHEMA {schema}")
     for name in names:
@@ -151,7 +155,7 @@ def _move(
 
 
 def _forget(connection: Connection, names: list[str]) -> None:
-    """Take the reports of states away that the new definition does not have."""
+    """Drop the reports and the ledger's rows of states that are missing in the new definition."""
     for name in names:
         with _dependents_told(name):
             run_all(connection, report_views.drop(connection, name))
@@ -159,7 +163,7 @@ def _forget(connection: Connection, names: list[str]) -> None:
 
 
 def _define(connection: Connection, topology: str, aggregate: PersistentAggregate) -> None:
-    """Keep what a state is now, and let its reports read the new tables."""
+    """Store the new definition of a state, and let the state's reports read the new tables."""
     name, row = aggregate.state.name, state_tables.state_row(topology, aggregate)
     there = connection.execute(query("state"), {"state": name}).mappings().first()
     if connection.execute(query("replace_state"), row).first() is None:
@@ -175,7 +179,10 @@ def _define(connection: Connection, topology: str, aggregate: PersistentAggregat
 
 
 def _report(connection: Connection, aggregate: PersistentAggregate, *, anew: bool) -> None:
-    """Replace the reports of a state in place, or make them anew, also where columns are gone or retyped; grants are put back."""
+    """Replace the reports of a state in place, then restore the grants.
+
+    If `anew`, or if columns are gone or have another type, drop the reports and create them again.
+    """
     name = aggregate.state.name
     kept = KeptReports.of(connection, name)
     execute(connection, "SAVEPOINT replaced")
@@ -195,7 +202,7 @@ def _report(connection: Connection, aggregate: PersistentAggregate, *, anew: boo
 
 @contextmanager
 def _dependents_told(state: str) -> Iterator[None]:
-    """Context manager. TerminalError names whose view depends on what goes away."""
+    """Context manager. Raise TerminalError, with the names, if views depend on a dropped column or report."""
     try:
         yield
     except DependentObjectsStillExist as error:
@@ -207,14 +214,14 @@ def _dependents_told(state: str) -> Iterator[None]:
 
 
 def _room(connection: Connection, topology: str) -> list[int]:
-    """Return the txids whose contributions need room: those in flight, and the next."""
+    """Return the txids whose contributions need partitions: the oldest txid in flight, and the next txids."""
     in_flight = [batch.txid for batch in batches.batches(connection, "open_batches", topology=topology)]
     following = batches.last_txid(connection, topology) + 1
     return [*in_flight[:1], following, following + PARTITION_TXIDS // 2]
 
 
 def _emit_again(connection: Connection, topology: str) -> None:
-    """Let no attempt that was made by the definition before be committed any more (R5)."""
+    """Supersede every attempt made by the old definition: none of them can commit any more (R5)."""
     batches.batches(connection, "lock_open_batches", topology=topology)
     for txid in connection.execute(query("emit_again"), {"topology": topology}).scalars().all():
         connection.execute(query("supersede_attempts"), {"topology": topology, "txid": txid})

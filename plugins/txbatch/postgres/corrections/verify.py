@@ -1,4 +1,4 @@
-"""Compares what is read again with contributions and states (R24). Nothing is changed: PostgreSQL is told to refuse it."""
+"""Compare records read again with contributions and states (R24). The transaction is read-only: PostgreSQL refuses changes."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _TXID = ValueColumn("txid", "txid", PartialColumn("", "bigint", GREATEST, ""))
 
 @dataclass(frozen=True, slots=True)
 class PostgresBooks:
-    """`core.corrections.verify.Books` on a migrated database, and on those of states apart."""
+    """`core.corrections.verify.Books` on a migrated database, and on the databases of states apart."""
 
     engine: Engine
     warehouses: Warehouses = field(default_factory=Warehouses)
 
     def audit(self, topology: Topology) -> Audit:
-        """Return what of the ledger contradicts itself; the job is defined as the ledger knows it."""
+        """Return the contradictions in the ledger. The job must have the same definition as the ledger."""
         with _snapshot(self.engine) as connection:
             execute(connection, READ_ONLY)
             return auditor.audit(connection, topology)
 
     def current(self, topology: str) -> dict[int, bool]:
-        """Return the positions that are committed, in order, and whether each is folded in all states.
+        """Return the committed positions, in order, and whether each is folded in all states.
 
-        UnknownName when there is no such topology.
+        Raise UnknownName if the topology is unknown.
         """
         with transaction(self.engine) as connection:
             batches.topology_row(connection, topology)
@@ -66,9 +66,9 @@ class PostgresBooks:
             return {row.position: row.folded for row in found}
 
     def recorded(self, topology: str, txid: int) -> Recorded:
-        """Return the version that counts for the position of a txid.
+        """Return the current version of a txid's position.
 
-        UnknownName when there is no such txid, TerminalError when it is not committed.
+        Raise UnknownName if the txid is unknown, TerminalError if the txid is not committed.
         """
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             asked = batches.batch(connection, topology, txid)
@@ -83,14 +83,14 @@ class PostgresBooks:
         return Recorded(topology, row["position"], row["txid"], plan, read, states, row["code"], skipped, row["reason"])
 
     def foldable(self, topology: Topology, recorded: Recorded) -> list[Compared]:
-        """Return the states whose contributions of this batch are folded, each with the reason."""
+        """Return the states in which the batch's contributions are folded, each with the reason."""
         with transaction(self.engine) as connection:
             return list(_folded(connection, topology, recorded).values())
 
     def compare(
         self, topology: Topology, recorded: Recorded, manifest: Manifest, partials: Mapping[str, Any]
     ) -> list[Compared]:
-        """Compare a batch's partials with its contributions, state by state. Unverifiable when it was replaced meanwhile."""
+        """Compare a batch's partials with its contributions, by state. Raise Unverifiable if the batch was replaced meanwhile."""
         of = TransactionAttempt(recorded.txid, 0)
         assignment = Assignment(topology.name, of, manifest.token, recorded.plan.to_json(), manifest.code)
         with _snapshot(self.engine) as connection:
@@ -110,7 +110,7 @@ class PostgresBooks:
             ]
 
     def states(self, topology: Topology) -> list[Compared]:
-        """Compare each state that has contributions with what those amount to."""
+        """Compare each state with the total of the state's contributions, if the state has contributions."""
         with _snapshot(self.engine) as connection:
             statements = [
                 statements_of(aggregate, f"state_{number}")
@@ -124,7 +124,7 @@ class PostgresBooks:
             ]
 
     def recount(self, topology: Topology, state: str, partials: Iterable[Any], newest: int) -> Compared:
-        """Compare a state without contributions with the partials of all its batches, of which `newest` is the last."""
+        """Compare a state without contributions with the partials of all batches up to the txid `newest`."""
         from txbatch.postgres.state.copy_in import (
             copy_in,  # brings Arrow, which the command line does not need to start
         )
@@ -151,7 +151,7 @@ class PostgresBooks:
             return compared(connection, statements, columns, _stored(statements), once)
 
     def missing(self, topology: str) -> list[str]:
-        """Return what is not counted: gaps between intervals, and holes that no batch has filled."""
+        """Return the uncounted parts: gaps between intervals, and holes that no batch has filled."""
         with transaction(self.engine) as connection:
             gaps = connection.execute(query("gaps"), {"topology": topology}).mappings()
             told = [
@@ -167,7 +167,7 @@ class PostgresBooks:
 
 
 def _planned_and_read(connection: Connection, topology: str, row: RowMapping) -> tuple[BatchPlan, Read]:
-    """Return the plan of what counts of a version, and what that read: in the newest rebuild that has swapped, or as a batch."""
+    """Return a version's plan and read partitions: by the newest swapped rebuild that counted the version, or by the batch."""
     if (again := batches.rebuilt(topology, row)) is not None:
         return again
     ids, read = {"topology": topology, "txid": row["txid"]}, dict[str, dict[str, ReadPartition]]()
@@ -183,7 +183,7 @@ def _contributes(aggregate: PersistentAggregate) -> bool:
 def _counted(
     connection: Connection, topology: Topology, recorded: Recorded
 ) -> list[tuple[PersistentAggregate, list[ValueColumn]]]:
-    """The states that a batch contributed to, each with the columns of values that had joined by then (R23)."""
+    """Return the states a batch contributed to, each with the columns of values that had joined by then (R23)."""
     known, counted = definitions.known(connection, topology).states, []
     for aggregate in filter(_contributes, topology.aggregates):
         name = aggregate.state.name
@@ -194,7 +194,7 @@ def _counted(
 
 
 def _folded(connection: Connection, topology: Topology, recorded: Recorded) -> dict[str, Compared]:
-    """The states of which retention has folded the batch's contributions (R22)."""
+    """Return the states in which retention has folded the batch's contributions (R22)."""
     found = connection.execute(query("horizons"), {"topology": topology.name}).mappings()
     why = {row["state"]: reason_if_folded(recorded.txid, row["horizon"]) for row in found}
     return {state: Compared(state, why_not=reason) for state, reason in why.items() if reason}
@@ -208,13 +208,13 @@ def _check_current(connection: Connection, recorded: Recorded) -> None:
 
 @contextmanager
 def _snapshot(engine: Engine) -> Iterator[Connection]:
-    """Context manager. One snapshot; what is to be compared is loaded into temporary tables before it becomes `READ_ONLY`."""
+    """Context manager. Open one snapshot; the block loads temporary tables before the block makes the transaction `READ_ONLY`."""
     with transaction(engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
         yield connection
 
 
 def _of_batch(statements: StateStatements, columns: Sequence[ValueColumn], txid: int) -> str:
-    """The contributions of a batch that are stored."""
+    """Return the query of a batch's stored contributions."""
     selected = listed([*statements.keys, *(pg_name(column.name) for column in columns)])
     return f"SELECT {selected} FROM {statements.contribution} WHERE txid = {txid:d}"
 
@@ -227,7 +227,7 @@ def _stored(statements: StateStatements, *more: str) -> str:
 def compared(
     connection: Connection, statements: StateStatements, columns: Sequence[ValueColumn], stored: str, again: str
 ) -> Compared:
-    """Compare two queries of keys and these columns."""
+    """Compare the keys and columns of two queries."""
     aggregate = statements.aggregate
     keys = int(execute(connection, f"SELECT count(*) FROM ({stored}) stored").fetchone()[0])
     found = execute(connection, differing(statements.keys, columns, stored, again)).fetchall()
@@ -244,7 +244,10 @@ def compared(
 
 
 def differing(keys: Sequence[str], columns: Sequence[ValueColumn], stored: str, again: str) -> str:
-    """Return the query of the keys that only one of two queries has, or that differ in a column: how many, and some of them."""
+    """Return the query of differing keys: how many, and some of them.
+
+    A key differs if only one of the two queries has the key, or if a column has another value.
+    """
     same = " AND ".join(f"s.{key} = a.{key}" for key in keys)
     differ = [differs(column) for column in columns]
     values = [pg_name(column.name) for column in columns]
@@ -262,7 +265,10 @@ def _texts(side: str, values: Sequence[str]) -> str:
 
 
 def differs(column: ValueColumn) -> str:
-    """Where the order of adding may change the last digits, values differ that lie further apart than that can bring them."""
+    """Return the condition under which two values differ.
+
+    If the order of adding may change the last digits, the values must lie further apart than rounding can bring them.
+    """
     name = pg_name(column.name)
     distinct = f"s.{name} IS DISTINCT FROM a.{name}"
     if column.partial.exact:

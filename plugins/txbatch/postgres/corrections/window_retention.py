@@ -1,7 +1,7 @@
-"""Windows leave states in PostgreSQL (R30): step by step, each one short transaction under the topology's lock, as folding is.
+"""Windows leave states in PostgreSQL (R30): step by step, each step in one short transaction under the topology's lock.
 
-Which may leave `core.corrections.window_retention` decides. They go from the rows of the state and from its base: no
-contribution has them.
+`core.corrections.window_retention` decides the windows to remove. Windows leave the rows of the state and its base: no
+contribution has them any more.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class PostgresWindows:
         self.engine = engine
 
     def policy(self, topology: str) -> dict[str, KeptWindows]:
-        """Return how long windows stay in the states of a topology, as its job last said."""
+        """Return how long windows stay in the states of a topology, as last set by its job."""
         with transaction(self.engine) as connection:
             return stored_windows(connection.execute(query("policy"), {"topology": topology}).scalar())
 
     def leaving(self, topology: str, horizon: int | None = None) -> list[Leaving]:
-        """Return how the windows of each state that keeps them for a time stand, as if all up to a `horizon` was folded."""
+        """Return, for each state with a window policy, the windows to remove, as if all txids up to `horizon` were folded."""
         with transaction(self.engine) as connection:
             return _leaving(connection, topology, horizon)
 
     def outlook(self, topology: str, leaving: Leaving) -> Left | None:
-        """Return what would leave now; None: nothing. Changes nothing."""
+        """Return the windows that would leave now, or None. Change nothing."""
         if not leaving.some or leaving.before is None:
             return None
         with transaction(self.engine) as connection:
@@ -53,7 +53,7 @@ class PostgresWindows:
             return Left(leaving.kept, leaving.before, _newest(connection, topology), *step.counted())
 
     def leave(self, topology: str) -> Iterator[tuple[str, Left]]:
-        """Let go of what may leave, and yield each step with its state as it is committed."""
+        """Remove all windows that may leave, and yield each committed step with its state."""
         for state in [each.state for each in self.leaving(topology) if each.some]:
             while (done := self._step(topology, state)) is not None:
                 yield state, done
@@ -68,7 +68,7 @@ class PostgresWindows:
 
 
 def _let_go(connection: Connection, topology: str, leaving: Leaving) -> Left | None:
-    """Let go of some windows, and keep that they have left; None where there is none: pieces that are old go on in a session."""
+    """Remove some windows, and record their removal. Return None if no window leaves: old pieces may go on in a session."""
     folds, since, end = _folds(connection, topology, leaving.state), leaving.since, leaving.before or 0
     while since is None or since < end:
         step = _Step(connection, folds, leaving.kept, since, end).first()
@@ -123,7 +123,7 @@ def _known(connection: Connection, topology: str, state: str, kept: KeptWindows,
 
 
 def _marks(connection: Connection, topology: str, kept: KeptWindows, horizon: int) -> list[int | None]:
-    """Return the least watermarks of the plans above the horizon; None for one that is missing."""
+    """Return the least watermarks of the plans above the horizon; None for a missing watermark."""
     asked = {
         "topology": topology,
         "horizon": horizon,
@@ -134,7 +134,7 @@ def _marks(connection: Connection, topology: str, kept: KeptWindows, horizon: in
 
 
 def _readers(connection: Connection, topology: str, state: str) -> list[tuple[str, int | None]]:
-    """Return the open batches that read all of a state, and who has not read it since it was rebuilt."""
+    """Return the open batches that read all of a state, and the topologies that have not read the state since its rebuild."""
     swapped = connection.execute(query("last_swapped"), {"topology": topology}).scalar_one()
     found = connection.execute(query("whole_readers"), {"state": state, "swapped": swapped})
     behind = (
@@ -158,7 +158,7 @@ def _between(time: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What leaves a state by one transaction: all that is before a time, and has not left yet."""
+    """The windows one transaction removes from a state: all windows before a time that have not left yet."""
 
     connection: Connection
     folds: Folds
@@ -167,7 +167,7 @@ class _Step:
     before: int
 
     def first(self) -> _Step:
-        """Return the first part of it: whole windows, until there are `STEP_ROWS` rows of them."""
+        """Return the first part of the step: whole windows, up to about `STEP_ROWS` rows."""
         by, base = f"b.{escape_percent(pg_name(self.kept.by))}", escape_percent(self.folds.base)
         micros = f"(EXTRACT(EPOCH FROM {by}) * 1000000)::bigint"
         sql = f"SELECT {micros} FROM {base} b WHERE {_between(by)} ORDER BY {by} OFFSET {STEP_ROWS - 1:d} LIMIT 1"
@@ -175,11 +175,11 @@ class _Step:
         return self if found is None else replace(self, before=min(self.before, int(found) + 1))
 
     def counted(self) -> tuple[int, int | None]:
-        """Return how many windows that is, and of how many records they were made."""
+        """Return the number of windows in the step, and the number of their records."""
         return self._counted(f"({self._rows()})")
 
     def let_go(self) -> tuple[int, int | None]:
-        """Take them away, and return the same."""
+        """Delete the windows; return the number of windows and of their records."""
         self._run(f"CREATE TEMP TABLE leaving ON COMMIT DROP AS {self._rows()}")
         same = " AND ".join(f"s.{key} = l.k{n}" for n, key in enumerate(self._keys))
         for table in (self._state, escape_percent(self.folds.base)):
@@ -193,7 +193,10 @@ class _Step:
         return windows, None if self.kept.records is None else int(records or 0)
 
     def _rows(self) -> str:
-        """Return the query of the rows that leave, by their keys k0, k1, ...; of pieces those that `begins` a session are one."""
+        """Return the query of the rows to delete, by their keys k0, k1, ...
+
+        A session counts once: its first piece has `begins`.
+        """
         gap, name = self.kept.gap, self.kept.records
         records = "NULL::bigint" if name is None else f"s.{escape_percent(pg_name(name))}"
         keys, by = (
@@ -212,7 +215,7 @@ class _Step:
         return self._whole_sessions(pieces, gap)
 
     def _whole_sessions(self, pieces: str, gap: int) -> str:
-        """Return the query of those pieces whose session leaves."""
+        """Return the query of the pieces whose whole session leaves."""
         *others, start = (f"p.k{n}" for n in range(len(self._keys)))
         of_key = f"PARTITION BY {listed(others)} " if others else ""
         over = f"OVER ({of_key}ORDER BY {start}"

@@ -1,4 +1,4 @@
-"""Connections: our own session settings, and the driver's errors in our words."""
+"""Connections: txbatch's session settings, and the driver's errors in txbatch's words."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def connect(
     what: str = "TXBATCH_DATABASE_URL",
     warehouse: str | None = None,
 ) -> Engine:
-    """An engine on this SQLAlchemy URL, which errors call `what`. DefinitionError when it is no psycopg2 URL; no connection
-    is made yet. `warehouse`: the name of a database with states apart, by which errors name its grants.
+    """Return an engine on a SQLAlchemy URL; errors call the URL `what`. Raise DefinitionError if it is no psycopg2 URL.
 
-    Isolation, timeouts and search path are set by us, whatever the role or the database has as default (R10).
+    No connection is made yet. `warehouse` is the name of a database with states apart: errors name its grants by the name.
+    The engine sets isolation, timeouts and search path, whatever defaults the role or the database has (R10).
     """
     try:
         engine = create_engine(
@@ -128,9 +128,9 @@ def _options(settings: Mapping[str, str]) -> str:
 
 
 def _connecting() -> Callable[..., DBAPIConnection]:
-    """Return what makes an engine's connections, with all settings that its server knows.
+    """Return a function that makes an engine's connections, with all settings known to the server.
 
-    The first connection is made anew where the server knows more than it was asked for.
+    If the server knows more settings than the first connection asked for, the first connection is made again.
     """
     settings = _SESSION
 
@@ -149,14 +149,14 @@ def _connecting() -> Callable[..., DBAPIConnection]:
 
 
 def _settings(version: int) -> dict[str, str]:
-    """Return the settings that a server of this version knows."""
+    """Return the settings known to a server of the given version."""
     newer = (settings for since, settings in _SESSION_SINCE.items() if version >= since)
     return _SESSION | dict(chain.from_iterable(each.items() for each in newer))
 
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """Context manager. One transaction. Raises txbatch errors, OutcomeUnknown where the answer to COMMIT is lost (R10)."""
+    """Context manager. Run one transaction. Raise txbatch errors; OutcomeUnknown if the answer to COMMIT is lost (R10)."""
     committing, session = False, None
     try:
         with engine.connect() as connection:
@@ -177,14 +177,17 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def _warehouse(engine: Engine, session: object, error: object) -> str | None:
-    """Return the warehouse in whose session an error is; the ledger may be asked while a transaction of a warehouse is open."""
+    """Return the warehouse whose session raised an error, or None.
+
+    While a transaction of a warehouse is open, the ledger may be asked, and its session may raise the error.
+    """
     cursor = getattr(error, "cursor", None)
     own = cursor is None or cursor.connection is session
     return engine.get_execution_options().get("warehouse") if own else None
 
 
 def translate(error: BaseException | None, committing: bool = False, warehouse: str | None = None) -> TxbatchError:
-    """The driver's error in our words; `warehouse` names the database with states apart that has it."""
+    """Return the driver's error in txbatch's words; `warehouse` names the database with states apart that raised the error."""
     code = getattr(error, "pgcode", None)
     message = str(error).strip().split("\n")[0]
     coded = error_of(message, TxbatchError)
@@ -223,7 +226,7 @@ def unless_made(connection: Connection) -> Iterator[None]:
 
 
 def _not_there(message: str) -> TxbatchError:
-    """For a table or a schema that is missing: the ledger's are made by a migration, a state's by its topology."""
+    """Return the error for a missing table or schema. Migrations make the ledger's tables, jobs make the states' tables."""
     if re.search(r'"(state|contribution|contribution_base|contribution_partition|report)\.', message):
         return SchemaMismatch(
             f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
@@ -233,7 +236,7 @@ def _not_there(message: str) -> TxbatchError:
 
 
 def _not_allowed(error: object, message: str, warehouse: str | None) -> PermissionDenied:
-    """For a right that is missing: names the role, the object and what to grant, and what readers have instead."""
+    """Return the error for a missing right: it names the role, the object, the right to grant, and the reader's alternative."""
     denied = _DENIED.fullmatch(message)
     on = f"{denied['kind']} {denied['name']}" if denied else "what it names"
     right = _RIGHTS.get(denied["kind"], "a right") if denied else "a right"
@@ -245,7 +248,7 @@ def _not_allowed(error: object, message: str, warehouse: str | None) -> Permissi
 
 
 def granted_by(warehouse: str | None) -> str:
-    """Return who grants what a writer lacks, in the ledger's database or in a warehouse, and how."""
+    """Return who grants a writer's missing right, in the ledger's database or in a warehouse, and how."""
     if warehouse is None:
         return f"the ledger's owner grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}"
     return (
@@ -255,7 +258,7 @@ def granted_by(warehouse: str | None) -> str:
 
 
 def _role(error: object) -> str:
-    """Return which role the session of an error has; of one that has ended nobody knows."""
+    """Return the role of an error's session; if the session has ended, its role is unknown."""
     connection = getattr(getattr(error, "cursor", None), "connection", None)
     if connection is None or connection.closed:
         return "this role"
@@ -263,7 +266,7 @@ def _role(error: object) -> str:
 
 
 def check_server(connection: Connection) -> None:
-    """DefinitionError for a server older than PostgreSQL 15 or one that cannot be written to."""
+    """Raise DefinitionError if the server is older than PostgreSQL 15."""
     raw = connection.connection.dbapi_connection
     version = getattr(raw, "server_version", 0)
     if version < SERVER_VERSION_MIN:
@@ -277,12 +280,12 @@ def run_all(connection: Connection, statements: Iterable[str]) -> None:
 
 
 def execute(connection: Connection, statement: str) -> Any:
-    """Run a statement made by `StateStatements`; returns the driver's cursor."""
+    """Run a statement made by `StateStatements`; return the driver's cursor."""
     cursor = connection.connection.cursor()
     cursor.execute(statement)
     return cursor
 
 
 def hurry(connection: Connection) -> None:
-    """Let this transaction wait for no lock for long."""
+    """Limit how long the transaction waits for a lock to `LOCK_TIMEOUT`."""
     execute(connection, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")

@@ -1,4 +1,4 @@
-"""What statements are made of: names, which SQLAlchemy's PostgreSQL dialect quotes, types, and totals."""
+"""The parts of statements: names, quoted by SQLAlchemy's PostgreSQL dialect, types, and totals."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _PREPARER = _DIALECT.identifier_preparer
 
 
 def pg_name(name: str) -> str:
-    """Return an identifier of PostgreSQL."""
+    """Return a name as a quoted identifier of PostgreSQL."""
     return _PREPARER.quote_identifier(name)
 
 
 def select_all(state: str) -> str:
-    """Return the SELECT of a state's report as people write it: its name is in quotes only where it needs them."""
+    """Return the SELECT of a state's report as people write it: the name is quoted only if necessary."""
     return f"SELECT * FROM report.{_PREPARER.quote(state)}"
 
 
 def sql_type(type_: str) -> str:
-    """Return the PostgreSQL type of a field's type, or of an array's."""
+    """Return the PostgreSQL type of a field's type or an array's type."""
     if (element := array_of(type_)) is not None:
         return f"{sql_type(element)}[]"
     return SIMPLE_TYPES[type_].postgres if type_ in SIMPLE_TYPES else type_.replace("decimal", "numeric")
 
 
 def column_type(type_: str) -> str:
-    """The same for a column: text compares by its bytes, as Spark does."""
+    """Return the PostgreSQL type of a column: text compares by bytes, as in Spark."""
     return sql_type(type_) + (' COLLATE "C"' if type_ in ("string", "array<string>") else "")
 
 
 def listed(parts: Iterable[str]) -> str:
-    """Parts of SQL, with commas between them."""
+    """Return parts of SQL with commas between them."""
     return ", ".join(parts)
 
 
@@ -62,5 +62,5 @@ def total_sql(column: ValueColumn) -> str:
 
 
 def escape_percent(sql: str) -> str:
-    """Names in a statement in which a percent sign would begin a parameter."""
+    """Return SQL with percent signs doubled, for a statement with parameters, where a percent sign would begin a parameter."""
     return sql.replace("%", "%%")

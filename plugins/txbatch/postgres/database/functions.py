@@ -1,4 +1,4 @@
-"""Functions of PostgreSQL that are made from a definition, in the schema `report`; and names for what they take and return."""
+"""Functions of PostgreSQL in the schema `report`, made from a definition; and the names of their arguments and results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PREFIXES = ("get", "closed", "as_of", "corrected", "changes", "why")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function in the schema `report`: what it takes, names with types, its body, and what it is for.
+    """A function in the schema `report`: arguments (names with types), body, and purpose.
 
-    `returns` is the view of whose rows it returns some, or names with types, too.
+    `returns` is the view that the rows come from, or names with types, too.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Function:
 
     @property
     def columns(self) -> list[list[str]]:
-        """What it takes and returns, as the catalog has it."""
+        """The names and types of arguments and results, in the order of the catalog."""
         returns = {} if isinstance(self.returns, str) else self.returns
         return [list(each) for each in (*self.takes.items(), *returns.items())]
 
     def statements(self) -> list[str]:
-        """What makes it, or makes it anew, with its comment."""
+        """Return the statements that create or replace the function, with its comment."""
         # Rows of a view have its collations, without which no index would find a key.
         returns = f"SETOF {self.returns}" if isinstance(self.returns, str) else f"TABLE ({_typed(self.returns)})"
         return [

@@ -1,4 +1,4 @@
-"""Where a generation of states stands: the one that counts, one that a rebuild counts anew, and those it replaced (R23).
+"""The schemas of a generation of states: the current generation, a rebuild's next, and the generations replaced (R23).
 
 >>> CURRENT.contribution("word_count"), coming(7).state("word_count"), past(7).schemas[0]
 ('contribution."word_count"', 'state_next_7."word_count"', 'state_past_7')
@@ -15,34 +15,37 @@ _KINDS = ("state", "contribution", "contribution_base", "contribution_partition"
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Schemas whose names end alike; '' is the generation that counts. What is returned of a state is a quoted table."""
+    """Schemas whose names have the same ending; the current generation has the ending ''.
+
+    Methods return the quoted tables of a state.
+    """
 
     suffix: str = ""
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """The schemas, one for each kind of table."""
+        """The schemas: each kind of table has a schema."""
         return tuple(f"{kind}{self.suffix}" for kind in _KINDS)
 
     @property
     def reports(self) -> str:
-        """The schema of what people ask of it."""
+        """The schema of the generation's reports."""
         return f"report{self.suffix}"
 
     def state(self, name: str) -> str:
-        """The table of a state's rows."""
+        """Return the table of a state's rows."""
         return f"state{self.suffix}.{pg_name(name)}"
 
     def contribution(self, name: str) -> str:
-        """The table of its contributions."""
+        """Return the table of a state's contributions."""
         return f"contribution{self.suffix}.{pg_name(name)}"
 
     def base(self, name: str) -> str:
-        """The table of what retention folded of them."""
+        """Return the table of a state's contributions folded by retention."""
         return f"contribution_base{self.suffix}.{pg_name(name)}"
 
     def partition(self, name: str, first: int) -> str:
-        """The partition of the contributions that begins with this txid."""
+        """Return the partition of a state's contributions that begins with the txid `first`."""
         return f"contribution_partition{self.suffix}.{pg_name(f'{name}@{first}')}"
 
 

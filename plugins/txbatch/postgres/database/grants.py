@@ -1,4 +1,4 @@
-"""The one source of roles and grants: the statements of `sql/grants/` for three roles, and what applies them."""
+"""The only source of roles and grants: fill the statements of `sql/grants/` for three roles, and run them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SLOT = re.compile(r""":("|')(owner|writer|reader)\1|:makers\b|:quarantine """)
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who migrates the ledger, who plans and commits, and who reads reports. DefinitionError for a name that cannot be meant."""
+    """The roles to migrate the ledger, to plan and commit, and to read reports. Raise DefinitionError for an impossible name."""
 
     owner: str
     writer: str
@@ -47,7 +47,7 @@ class Roles:
             )
 
     def fill(self, statements: str, *, quarantine: bool = False) -> str:
-        """Return statements of `sql/grants/` for these roles, quoted."""
+        """Return statements of `sql/grants/` with the names of the roles, quoted."""
         names = {"owner": self.owner, "writer": self.writer, "reader": self.reader}
         makers = listed(dict.fromkeys(map(pg_name, (self.owner, self.writer))))
 
@@ -62,35 +62,38 @@ class Roles:
 
 
 def roles_sql(roles: Roles) -> str:
-    """Return what an administrator runs before `txbatch migrate`, in the ledger's database and in each warehouse."""
+    """Return the statements an administrator runs before `txbatch migrate`, in the ledger's database and in each warehouse."""
     return roles.fill(_file("roles"))
 
 
 def ledger_sql(roles: Roles, *, quarantine: bool = False) -> str:
-    """Return what the owner runs after `txbatch migrate`. `quarantine`: the reader reads records in quarantine, too."""
+    """Return the statements the owner runs after `txbatch migrate`. `quarantine`: the reader reads records in quarantine, too."""
     files = ["reader"] if roles.owner == roles.writer else ["writer", "reader"]
     return roles.fill("\n".join(map(_file, files)), quarantine=quarantine)
 
 
 def warehouse_sql(roles: Roles) -> str:
-    """Return what is run in a database with states apart (R21)."""
+    """Return the statements to run in a database with states apart (R21)."""
     return roles.fill(_file("warehouse"))
 
 
 def whole(statements: str) -> str:
-    """Return statements as a file for psql: all of them or none."""
+    """Return statements as a file for psql: all statements run, or none."""
     return f"\\set ON_ERROR_STOP on\nBEGIN;\n\n{statements.strip()}\n\nCOMMIT;\n"
 
 
 def create(engine: Engine, roles: Roles) -> list[str]:
-    """Make the roles that are not there, and give them the database. Return what PostgreSQL warns of."""
+    """Create the missing roles, and grant rights on the database. Return PostgreSQL's warnings."""
     with transaction(engine) as connection:
         check_server(connection)
         return _run(connection, roles_sql(roles))
 
 
 def apply(engine: Engine, roles: Roles, *, quarantine: bool = False) -> None:
-    """Grant on a ledger. DefinitionError names roles that are not there, TerminalError who may grant; NotMigrated."""
+    """Grant on a ledger. Raise DefinitionError if roles are missing, TerminalError if this role may not grant; NotMigrated.
+
+    DefinitionError names the missing roles, TerminalError the role to run as.
+    """
     with transaction(engine) as connection:
         _check(connection, roles, (roles.owner, roles.writer))
         if not connection.execute(query("has_ledger")).scalar_one():
@@ -101,14 +104,14 @@ def apply(engine: Engine, roles: Roles, *, quarantine: bool = False) -> None:
 
 
 def apply_warehouse(engine: Engine, roles: Roles) -> None:
-    """Grant on a database with states apart; DefinitionError and TerminalError as on a ledger."""
+    """Grant on a database with states apart. Raise DefinitionError and TerminalError as on a ledger."""
     with transaction(engine) as connection:
         _check(connection, roles, (roles.writer,))
         _run(connection, warehouse_sql(roles))
 
 
 def check_rights(engine: Engine) -> str:
-    """Return that this session's role may run, rebuild and report; TerminalError names each right that it lacks."""
+    """Return that the session's role may run, rebuild and report. Raise TerminalError, with each missing right, if it may not."""
     with transaction(engine) as connection:
         me, lacking = _lacking(connection, "rights")
     if not lacking:
@@ -117,14 +120,14 @@ def check_rights(engine: Engine) -> str:
 
 
 def check_rights_apart(connection: Connection, database: str, states: Sequence[str]) -> None:
-    """TerminalError names each right that this session's role lacks in a database with these states apart."""
+    """Raise TerminalError, with each missing right, if the session's role lacks a right in a database with states apart."""
     me, lacking = _lacking(connection, "rights_apart", states=list(states))
     if lacking:
         raise PermissionDenied(f"role {me!r} lacks in database {database!r} {lacking}: {granted_by(database)}")
 
 
 def _lacking(connection: Connection, name: str, **parameters: Any) -> tuple[str, str]:
-    """Return this session's role, and by use what a named statement finds that the role lacks."""
+    """Return the session's role, and by use the missing rights that a named statement finds."""
     lacking: dict[str, list[str]] = {}
     for row in connection.execute(query(name), parameters):
         lacking.setdefault(row.use, []).append(f"{row.privileges} on {row.object}")

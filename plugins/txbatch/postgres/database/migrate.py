@@ -36,7 +36,7 @@ def migrations(folder: str = "migrations") -> list[Migration]:
 
 
 def migrate(engine: Engine) -> list[Migration]:
-    """Apply what is missing; returns what was applied. Safe to call at any time, also by several at once."""
+    """Apply the missing migrations; return them. Safe to call at any time, also by several callers at once."""
     with transaction(engine) as connection:
         check_server(connection)
         if not _missing(connection):
@@ -50,7 +50,7 @@ def migrate(engine: Engine) -> list[Migration]:
 
 
 def _check_names(connection: Connection) -> None:
-    """SchemaMismatch for a state that is called as a report is, which an earlier version did not have."""
+    """Raise SchemaMismatch if a state has the name of a report that an earlier version did not have."""
     for state in connection.execute(query("states_called"), {"names": sorted(REPORTS)}).scalars():
         raise SchemaMismatch(
             f"state {state!r} has the name of a report that this version brings: give it another one by the version that runs "
@@ -79,7 +79,7 @@ def has_ledger(engine: Engine) -> bool:
 
 
 def check_migrated(engine: Engine) -> None:
-    """NotMigrated when the database lacks a migration of this version, or has one this version does not know."""
+    """Raise NotMigrated if the database lacks a migration of the installed version, or has an unknown migration."""
     with transaction(engine) as connection:
         check_server(connection)
         applied, known = _applied(connection), {migration.number for migration in migrations()}

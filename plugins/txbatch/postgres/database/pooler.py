@@ -1,4 +1,4 @@
-"""Poolers between txbatch and PostgreSQL, such as PgBouncer: they give a session's settings, or the session itself, away."""
+"""Poolers between txbatch and PostgreSQL, for example PgBouncer: a pooler gives a session's settings, or the session, away."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _WAY_OUT = (
 
 
 def refused(message: str) -> DefinitionError | None:
-    """Return what is said of a pooler that refuses the settings of a session; None for any other error."""
+    """Return the error for a pooler that refuses the settings of a session. Return None for any other error."""
     if not _REFUSED.search(message):
         return None
     return InvalidSetting(f"PgBouncer, or another pooler, refuses the settings of a session ({message}). {_WAY_OUT}")
 
 
 def check_settings(session: connection) -> None:
-    """End the session, and raise DefinitionError, if somebody between it and PostgreSQL left its settings out."""
+    """If a pooler between txbatch and PostgreSQL left the session's settings out, end the session and raise DefinitionError."""
     with session.cursor(cursor_factory=cursor) as asked:
         asked.execute(_MARKED)
         marked = asked.fetchone() == (True,)

@@ -19,16 +19,17 @@ READ_ONLY = "-c default_transaction_read_only=on"
 
 
 def make_reader(engine: Engine) -> None:
-    """The role `report` of the embedded server, which reads reports and nothing else. What it changed of itself is put back."""
+    """Create the role `report` of the embedded server, which only reads reports. Undo the role's changes to its own settings."""
     with transaction(engine) as connection:
         connection.connection.cursor().execute((sql_root() / "reader.sql").read_text(encoding="utf-8"))
 
 
 def command(engine: Engine, arguments: Sequence[str], *, role: str | None = None) -> tuple[list[str], dict[str, str]]:
-    """psql's command line with these arguments, and its environment, which alone holds a password.
+    """Return psql's command line with the arguments, and psql's environment. Only the environment holds a password.
 
-    As `role`, else as the URL's, and read-only unless told otherwise, whatever options the URL has. The psql on the PATH, else
-    that of the embedded PostgreSQL; EmbeddedPostgresError when there is neither.
+    The role is `role` or, without `role`, the URL's. The session is read-only by default, whatever options the URL has. The
+    program is the psql on the PATH or, without one, the psql of the embedded PostgreSQL. Raise EmbeddedPostgresError if both
+    are missing.
     """
     parameters = engine.dialect.create_connect_args(engine.url)[1]
     password = parameters.pop("password", None)

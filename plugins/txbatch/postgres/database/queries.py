@@ -20,7 +20,7 @@ def sql_root() -> Path:
 
 @cache
 def statements() -> dict[str, str]:
-    """Every named statement, as text."""
+    """Return the text of every named statement."""
     found: dict[str, str] = {}
     for file in sorted((sql_root() / "queries").iterdir(), key=lambda each: each.name):
         parts = _NAME.split(file.read_text(encoding="utf-8"))[1:]
@@ -30,5 +30,5 @@ def statements() -> dict[str, str]:
 
 @cache
 def query(name: str) -> TextClause:
-    """One named statement, ready to execute with its parameters."""
+    """Return a named statement, ready to execute with parameters."""
     return text(statements()[name])

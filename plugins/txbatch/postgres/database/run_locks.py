@@ -1,7 +1,7 @@
-"""Hold a run's name in one process until it ends, so that a killed run is known to be dead at once.
+"""Hold a run's name in one process until the process ends: a killed run counts as dead at once.
 
-The name stands in a table that only writers reach, with the random key of an advisory lock that the process's session
-holds: who may only read can neither take a name nor keep one.
+The name stands in a table only writers reach, with the random key of an advisory lock. The process's session holds the lock.
+A role that may only read can neither take a name nor keep a name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PostgresRunLocks:
 
     @contextmanager
     def hold(self, topology: str, name: str) -> Iterator[bool]:
-        """Context manager. Hold a name of a topology until the block ends; yields False while a living process holds it."""
+        """Context manager. Hold a name of a topology until the block ends. Yield False if a living process holds the name."""
         mine = {"topology": topology, "name": name, "key": secrets.randbits(63)}
         try:
             with self.engine.connect() as connection:
@@ -45,6 +45,6 @@ class PostgresRunLocks:
             raise translate(error.orig) from error
 
     def held(self, topology: str, name: str) -> bool:
-        """True while a living process holds the name."""
+        """Return whether a living process holds the name."""
         with transaction(self.engine) as connection:
             return bool(connection.execute(query("name_held"), {"topology": topology, "name": name}).scalar_one())

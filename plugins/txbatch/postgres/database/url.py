@@ -1,4 +1,4 @@
-"""URLs of databases: their parts, and what no part can be."""
+"""URLs of databases: the parts of a URL, and the checks of the parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTS = {"dbname", "database", "user", "password"}
 
 
 def parse(url: str, what: str) -> URL:
-    """Return a SQLAlchemy URL in its parts; DefinitionError, which calls it `what`, when it is no psycopg2 URL."""
+    """Return a SQLAlchemy URL in its parts. Raise DefinitionError, which calls the URL `what`, if it is no psycopg2 URL."""
     hosts = _HOSTS.match(url)
     try:
         parsed = make_url("" if "\0" in url else _HOSTS.sub(r"\1", url))
@@ -41,9 +41,9 @@ def no_url(what: str) -> DefinitionError:
 
 
 def with_hosts(url: URL, hosts: str, what: str, port: int | None = None) -> URL:
-    """Return the URL with several hosts, and the port of each. Hosts without ports have that of the last, or the one given.
+    """Return the URL with several hosts, and the port of each. Hosts without ports have the last host's port, or `port`.
 
-    DefinitionError for a URL that has hosts already, and for what is none.
+    Raise DefinitionError if the URL has hosts already, or if `hosts` is no list of hosts.
     """
     if {"host", "port"} & url.query.keys():
         raise InvalidSetting(f"{what} names hosts twice: behind the @, or as ?host=..., and not both")
@@ -59,7 +59,10 @@ def with_hosts(url: URL, hosts: str, what: str, port: int | None = None) -> URL:
 
 
 def _check_parts(given: str, url: URL, what: str) -> None:
-    """Refuse a host that is the rest of a password (it would be shown, and asked for in the DNS), and what no part can be."""
+    """Refuse a host that is the rest of a password, and impossible parts.
+
+    A host with a piece of the password would be shown, and asked for in the DNS.
+    """
     named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
     in_a_host = any("@" in name[1:] for each in named for name in each.split(","))  # a socket may be called @name
     if given.count("@") > 1 or in_a_host:
@@ -79,7 +82,7 @@ def _check_port(port: int, what: str) -> None:
 
 
 def _check_option(name: str, what: str) -> None:
-    """DefinitionError for an option that libpq does not know: psycopg2 would take some of them for its own."""
+    """Raise DefinitionError for an option unknown to libpq: psycopg2 would take some unknown options for its own."""
     try:
         make_dsn(**{name: "0"})
     except (psycopg2.Error, TypeError):
@@ -89,7 +92,7 @@ def _check_option(name: str, what: str) -> None:
 
 
 def _check_told_once(url: URL, what: str) -> None:
-    """DefinitionError for an option that would count in place of a part of the URL, which is what errors and people go by."""
+    """Raise DefinitionError for an option that would replace a part of the URL: errors and people go by the part."""
     told = {"host": url.host, "port": url.port}
     twice = _PARTS | {option for option, part in told.items() if part is not None}
     if found := sorted(twice & url.query.keys()):

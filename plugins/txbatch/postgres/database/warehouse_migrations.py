@@ -1,4 +1,4 @@
-"""The numbered migrations of a database with states apart, `sql/warehouse/`: applied by the first run that needs them."""
+"""The numbered migrations of a database with states apart, `sql/warehouse/`: the first run that needs them applies them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _UNCOUNTED = frozenset({1})
 
 
 def migrate_warehouse(connection: Connection, *, create: bool) -> None:
-    """Bring the database to this version; one that never had states apart is left alone unless it is to `create` them.
+    """Apply the missing migrations to the database. If the database never had states apart, do so only with `create`.
 
-    Safe to call at any time, also by several at once. NotMigrated for a database of a newer version.
+    Safe to call at any time, also by several callers at once. Raise NotMigrated if the database is of a newer version.
     """
     check_server(connection)
     applied = _applied(connection)

@@ -1,4 +1,4 @@
-"""What people ask a ledger and a state.
+"""Questions of people to a ledger and a state.
 
 `ledger_reader`, `history_reader`, `multi_get`.
 """

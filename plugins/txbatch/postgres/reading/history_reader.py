@@ -1,4 +1,4 @@
-"""What people ask a state for its past, outside SQL: through the functions that `postgres.schema.history` makes."""
+"""Questions about a state's past, outside SQL: through the functions made by `postgres.schema.history`."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _MEMORY = "256MB"
 Key = Sequence[str]
 
 
-class PastReader(LedgerReader):
-    """Reads what states were. Every method is one transaction that sees one state of things.
+class HistoryReader(LedgerReader):
+    """Read the past of states. Every method is one transaction with one snapshot.
 
-    UnknownName for an unknown state; TerminalError for one whose past is not kept, and for keys as for `query`. `jobs` has those
-    whose Python merges values.
+    Raise UnknownName if the state is unknown; TerminalError if the state's past is not kept, and for bad keys as in `query`.
+    `jobs` has the jobs whose Python merges values.
     """
 
     def __init__(self, engine: Engine, warehouses: Warehouses | None = None, jobs: Jobs = no_jobs) -> None:
@@ -54,9 +54,10 @@ class PastReader(LedgerReader):
         self.jobs = jobs
 
     def txid_at(self, state: str, at: datetime) -> int:
-        """Return the newest txid that was committed at a moment; 0: none was.
+        """Return the newest txid committed at a moment; 0 if there was none.
 
-        TerminalError where reports showed what a rebuild had counted anew since: as of that txid they had shown something else.
+        Raise TerminalError if reports at the moment showed a rebuild's new count without a batch since: no txid has the same
+        rows.
         """
         self._dated(state)
         (found,) = self._rows("reach", state=state, at=at)
@@ -72,9 +73,9 @@ class PastReader(LedgerReader):
     def as_of(
         self, state: str, txid: int, keys: Sequence[Key] = (), *, corrected: bool = False, limit: int | None = None
     ) -> Rows:
-        """Return the rows of a state as of a txid: an answer for each key, as `query`, or without keys the first of all.
+        """Return the rows of a state as of a txid: an answer for each key, as in `query`, or without keys the first rows.
 
-        TerminalError for a txid that is not committed, or was folded.
+        Raise TerminalError if the txid is not committed, or was folded.
         """
         stored, generation, known = self._dated(state), CURRENT, "report.known_at("
         if not corrected and (before := self._before(state, txid)) is not None:
@@ -108,9 +109,10 @@ class PastReader(LedgerReader):
             ]
 
     def why(self, state: str, key: Key = ()) -> dict[str, Any]:
-        """Return a key's value, every version of every position that it has, and whether they amount to it.
+        """Return a key's value, all versions of its positions, and `equal`: whether the versions amount to the value.
 
-        `equal` None: it cannot be said without the job, which has a merge of its own. UnknownName for a key that never was.
+        `equal` is None if only the job could merge the values, by a rule of its own. Raise UnknownName if the key never
+        existed.
         """
         stored = self._dated(state)
         typed = dict(stored["columns"]["keys"])
@@ -137,7 +139,7 @@ class PastReader(LedgerReader):
         return told | {"txid": row["txid"] if row else None, "equal": equal, "versions": versions}
 
     def told_without(self, state: str, txid: int) -> str | None:
-        """Return what a state is told without as of a txid, since windows have left what answers it (R30); None: it is whole."""
+        """Return the windows missing from a state as of a txid, because they have left (R30). Return None if none are missing."""
         stored = self._dated(state)
         if (before := self._before(state, txid)) is not None:
             left = Left.from_json(before["left"]) if before["left"] else None
@@ -151,12 +153,12 @@ class PastReader(LedgerReader):
         )
 
     def restatements(self, topology: str, limit: int = 20) -> Rows:
-        """Return the newest restates of a topology; UnknownName when there is no such topology."""
+        """Return the newest restates of a topology. Raise UnknownName if the topology is unknown."""
         self._check_known(topology)
         return self._rows("restatements", topology=topology, limit=limit)
 
     def _dated(self, state: str) -> dict[str, Any]:
-        """Return the state as it is stored, if its past is kept."""
+        """Return a state's row in the ledger, if the state's past is kept."""
         stored = self._state(state)
         if stored["database"] is not None:
             where = f"apart, in {stored['database']!r}, without contributions"
@@ -173,9 +175,9 @@ class PastReader(LedgerReader):
         return stored
 
     def _own(self, stored: Mapping[str, Any]) -> PersistentAggregate | None:
-        """Return the state as its job defines it, where Python of that merges values; None: none does.
+        """Return the job's definition of a state if the job's Python merges values; otherwise None.
 
-        TerminalError where the job is not at hand, or defines the state otherwise.
+        Raise TerminalError if the job is not available, or defines the state in another way.
         """
         state, columns = stored["state"], stored["columns"]
         rule = python_rule(columns)
@@ -190,7 +192,7 @@ class PastReader(LedgerReader):
             ) from error
 
     def _before(self, state: str, txid: int) -> dict[str, Any] | None:
-        """Return the rebuild before whose swap reports showed the state as of a txid; None for none, or one not kept."""
+        """Return the rebuild before whose swap reports showed the state as of a txid. Return None if none is kept."""
         found = next(iter(self._rows("past_with", state=state, txid=txid)), None)
         return None if found is None or found["dropped"] or found["columns"] is None else found
 
@@ -199,7 +201,7 @@ class PastReader(LedgerReader):
 
     @contextmanager
     def _asking(self, state: str, typed: Mapping[str, str]) -> Iterator[Connection]:
-        """Context manager. One snapshot; TerminalError for a key that is none, and for a txid that cannot be asked."""
+        """Context manager. Open one snapshot. Raise TerminalError for a bad key, and for a txid that cannot be asked."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             try:
                 yield connection
@@ -211,7 +213,7 @@ class PastReader(LedgerReader):
 
 
 def _folded(own: OwnPast, txid: int, typed: Mapping[str, str], asked: Sequence[Key], *, corrected: bool) -> str:
-    """Return the rows of a state as of a txid, of these keys, or without any of all, as FROM takes them."""
+    """Return the rows of a state as of a txid, for FROM: the rows of the keys or, without keys, all rows."""
     of_keys = None
     if asked:
         keys = f"SELECT {listed(_casts(typed))}"
@@ -232,7 +234,7 @@ def _function(prefix: str, state: str, schema: str = "report") -> str:
 def _check_left(
     connection: Connection, stored: Mapping[str, Any], key: Key, casts: Sequence[str], asked: Mapping[str, str]
 ) -> None:
-    """UnknownName where a key that is not there is of a window which began before others that have left."""
+    """Raise UnknownName if a missing key belongs to a window that began before the windows that have left."""
     left = of_ledger.windows_left(connection, stored["topology"]).get(stored["state"])
     names = [name for name, _ in stored["columns"]["keys"]]
     if left is None or left.kept.window.name not in names:
@@ -259,7 +261,7 @@ def _same(typed: Mapping[str, str]) -> str:
 
 
 def _version(row: dict[str, Any], *, removable: bool) -> dict[str, Any]:
-    """Return a row of report.why_<state> with its values by themselves and the other columns by their own names."""
+    """Return a row of report.why_<state>, with the values in `values` and every other column by its own name."""
     about = [name for name in _ABOUT if removable or name not in _MARKS]
     cells = list(row.items())
     numbers = dict(zip(("position", "txid", "replaced_by"), [value for _, value in cells[:3]], strict=True))
@@ -270,9 +272,9 @@ def _version(row: dict[str, Any], *, removable: bool) -> dict[str, Any]:
 def _amounts(
     connection: Connection, stored: Mapping[str, Any], casts: Sequence[str], asked: Mapping[str, str]
 ) -> bool | None:
-    """Return whether the contributions of a key that count amount to the state's row of it; None: nobody here knows.
+    """Return whether a key's counting contributions amount to the state's row; None if a merge rule is unknown.
 
-    Of a session whether those of all its pieces do.
+    For a session, compare the contributions and rows of all its pieces.
     """
     if not all(merge_named(merge) for *_, merge in stored["columns"]["values"]):
         return None
@@ -300,7 +302,7 @@ def _amounts(
 
 
 def _pieces(folds: Folds, end: str) -> str:
-    """Return what adds, in SQL, the keys of all pieces of the session that the key of `k` is of."""
+    """Return the SQL that adds the keys of all pieces of the session of key `k`."""
     *others, start = folds.keys
     same = " AND ".join(f"s.{key} = k.{key}" for key in folds.keys)
     last = f"(SELECT s.{end} FROM report.{pg_name(folds.state)} s WHERE {same})"
@@ -311,7 +313,7 @@ def _pieces(folds: Folds, end: str) -> str:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Doubles are summed in another order."""
+    """Return whether two values are equal; doubles may differ by the order of adding."""
     return bool(
         one == other or (isinstance(one, float) and isinstance(other, float) and isclose(one, other, rel_tol=TOLERANCE))
     )

@@ -1,4 +1,4 @@
-"""What people ask of the ledger and the states. Reads only."""
+"""Questions of people to the ledger and the states. Read-only."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ COUNTED_BYTES_MAX = 4_000_000  # of the stored plans of a topology that are look
 
 
 class LedgerReader:
-    """Reads the ledger's database, and the states apart in `warehouses`. Every method is one transaction."""
+    """Read the ledger's database, and the states apart in `warehouses`. Every method is one transaction."""
 
     def __init__(self, engine: Engine, warehouses: Warehouses | None = None) -> None:
         self.engine, self.warehouses = engine, warehouses or Warehouses()
 
     def status(self, topology: str | None = None) -> Rows:
-        """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
-        `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not,
-        `restating` which batches in flight count others again, `windows_left` which windows have left states, `windows_wait` for
-        which gap others wait to be closed,
-        `ahead` which of the last batches read records of the future.
+        """Return one row for each topology, with lists of details.
+
+        `waiting` names the runs that wait for a batch, `failing` the batch in flight that failed last, and why, `missed` the
+        states that have not counted every committed txid, `uncounted` the uncounted intervals between counted intervals,
+        `restating` the batches in flight that count other batches again, `windows_left` the windows that have left states,
+        `windows_wait` the gap between intervals that keeps later windows from closing, `ahead` the last batches that read
+        records of the future.
         """
         rows = self._rows("status", topology=topology)
         statements = {
@@ -56,55 +58,55 @@ class LedgerReader:
         return rows
 
     def half_committed(self, topology: str) -> Rows:
-        """The states apart that show a batch which the ledger has not committed: the next run repairs that (R21)."""
+        """Return the states apart that show a batch not committed in the ledger: the next run repairs the states (R21)."""
         with transaction(self.engine) as connection:
             return self.warehouses.ahead(connection, topology)
 
     def batches(self, topology: str, limit: int = 20) -> Rows:
-        """The newest batches of a topology; UnknownName when there is no such topology."""
+        """Return the newest batches of a topology. Raise UnknownName if the topology is unknown."""
         self._check_known(topology)
         return self._rows("batches", topology=topology, limit=limit)
 
     def batches_by_txid(self, topology: str, txids: Sequence[int]) -> Rows:
-        """These batches of a topology, oldest first."""
+        """Return the batches of some txids of a topology, oldest first."""
         return self._rows("batches_by_txid", topology=topology, txids=list(txids))
 
     def restated(self, topology: str, txids: Sequence[int]) -> Rows:
-        """These batches, oldest first; of a restate also which version it `replaces`, and its `records_before`."""
+        """Return the batches of some txids, oldest first. A restate has the version it `replaces`, and its `records_before`."""
         return self._rows("restated", topology=topology, txids=list(txids))
 
     def emitted_in(self, topology: str, txid: int) -> timedelta | None:
-        """Return how long the newest attempt of a batch took, from its start to its manifest; None while that is not known."""
+        """Return the duration of a batch's newest attempt, from start to manifest. Return None if it is unknown."""
         found = self._rows("emitted_in", topology=topology, txid=txid)
         return found[0]["took"] if found else None
 
     def counted_within(self, topology: str, interval: Interval) -> dict[int, Interval]:
-        """Return the committed batches whose intervals reach into this one; UnknownName for an unknown topology."""
+        """Return the committed batches whose intervals overlap an interval. Raise UnknownName if the topology is unknown."""
         self._check_known(topology)
         asked = {"interval_start": interval.start, "interval_end": interval.end}
         rows = self._rows("counted_within", topology=topology, **asked)
         return {row["txid"]: Interval(row["interval_start"], row["interval_end"]) for row in rows}
 
     def batches_of_run(self, topology: str, run_id: str) -> Rows:
-        """Return the batches that a run of the topology's DAG planned, newest first: those that were aborted, too."""
+        """Return the batches planned by a run of the topology's DAG, newest first, with aborted batches."""
         return self._rows("batches_of_run", topology=topology, run_id=run_id)
 
     def attempts(self, topology: str, limit: int = 20) -> Rows:
-        """The newest attempts of a topology; UnknownName when there is no such topology."""
+        """Return the newest attempts of a topology. Raise UnknownName if the topology is unknown."""
         self._check_known(topology)
         return self._rows("attempts", topology=topology, limit=limit)
 
     def attempts_if_known(self, topology: str, limit: int = 20) -> Rows:
-        """The same, or nothing for an unknown topology."""
+        """Return the newest attempts of a topology; nothing if the topology is unknown."""
         return self._rows("attempts", topology=topology, limit=limit)
 
     def partitions(self, topology: str) -> Rows:
-        """Return what each batch read of each partition, and the holes."""
+        """Return the ranges each batch read of each partition, and the holes."""
         self._check_known(topology)
         return self._rows("partitions", topology=topology)
 
     def counted(self, topology: str | None = None) -> list[PlannedFiles]:
-        """Return what was counted of each file, as plans of committed batches say, newest first; None: of all topologies."""
+        """Return the counted part of each file, by the plans of committed batches, newest first; None: of all topologies."""
         files: dict[tuple[str, str], PlannedFiles] = {}
         for row in self._rows("counted_ranges", topology=topology, limit=COUNTED_FILES_MAX):
             of = row["topology"], row["stream"]
@@ -122,19 +124,19 @@ class LedgerReader:
         return found
 
     def server(self) -> dict[str, Any]:
-        """The server and what we may do there."""
+        """Return the server, and the session's rights on the server."""
         return self._rows("server")[0]
 
     def key_columns(self, state: str) -> dict[str, str]:
-        """Return the key columns of a state with their types, none of a global value. UnknownName for an unknown state."""
+        """Return a state's key columns with their types; empty for a global value. Raise UnknownName if the state is unknown."""
         return dict(self._state(state)["columns"]["keys"])
 
     def query(self, state: str, keys: Sequence[Sequence[str]]) -> Rows:
         """Return the report rows of many keys, each a text per column, in one round trip and in the order asked (R20).
 
-        An absent key has `found` False; of a state that has a column `found` the answer says `is_found`. A global value has
-        no key: it is asked for with none. UnknownName for an unknown state, TerminalError for a key that is not of the
-        columns' types, for one of too many or too few columns, and for none.
+        An absent key has `found` False; if the state has a column `found`, the answer has `is_found`. A global value is asked
+        without keys. Raise UnknownName if the state is unknown; TerminalError if a key does not fit the columns' types, if a
+        key has too many or too few columns, or if keys are missing.
         """
         stored = self._state(state)
         apart, typed = stored["database"], dict(stored["columns"]["keys"])
@@ -154,7 +156,7 @@ class LedgerReader:
             return [answered(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
 
     def job(self, topology: str) -> str:
-        """The path of the job file that defines a topology, as it was given; UnknownName for an unknown topology."""
+        """Return the path of a topology's job file, as given. Raise UnknownName if the topology is unknown."""
         self._check_known(topology)
         return str(self._rows("topology", topology=topology)[0]["job"])
 
@@ -183,7 +185,7 @@ def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:
 
 
 def _without_keys(state: str, stored: Mapping[str, Any]) -> TerminalError:
-    """Return what to do about a state that is asked for without a key: that of a row says nothing to people."""
+    """Return the error for a query without keys. Keys of a state that keeps records mean nothing to people: read by SELECT."""
     if "rows" not in stored["columns"]:
         keys = keys_listed(dict(stored["columns"]["keys"]))
         return InvalidKey(f"state {state!r} has the key {keys}; name at least one")
@@ -193,7 +195,7 @@ def _without_keys(state: str, stored: Mapping[str, Any]) -> TerminalError:
 
 
 def keys_listed(typed: Mapping[str, str]) -> str:
-    """Key columns with their types, as an error tells them."""
+    """Return key columns with their types, for errors."""
     return ", ".join(f"{name} {type_}" for name, type_ in typed.items())
 
 
@@ -209,12 +211,12 @@ def _query(state: str, typed: Mapping[str, str]) -> str:
 
 
 def key_type(type_: str) -> str:
-    """Without a decimal's digits: a key with more of them is another key, and is not to be rounded to one."""
+    """Return the PostgreSQL type of a key, without a decimal's digits: a key with more digits is another key."""
     return sql_type(type_).partition("(")[0]
 
 
 def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
-    """Return the key; TerminalError when it has too many or too few parts."""
+    """Return the key. Raise TerminalError if the key has too many or too few parts."""
     if key and not names:
         raise InvalidKey(f"the state is one global value and has no key; ask without {','.join(key)!r}")
     if len(key) != len(names):
@@ -225,14 +227,14 @@ def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
 
 
 def answered(key: Sequence[str], names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The key as it was asked for, whether it was found, and the values."""
+    """Return the key as asked, whether the key was found, and the values."""
     answer: dict[str, Any] = dict(zip(names, key, strict=True))
     answer[_flag(row)] = row["txid"] is not None
     return answer | {name: value for name, value in row.items() if name not in answer}
 
 
 def _flag(columns: Collection[str]) -> str:
-    """`found`, or `is_found` where a column has that name, and so on."""
+    """Return `found`; if a column has the name, `is_found`, and so on."""
     name = "found"
     while name in columns:
         name = f"is_{name}"

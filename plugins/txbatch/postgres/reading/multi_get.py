@@ -1,4 +1,4 @@
-"""A state's values by typed keys, many at once, through its function in `report`: to read that schema is enough."""
+"""Look up a state's values by typed keys, many at once, through the state's function. Rights on `report` are enough."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _FIELD_TYPES = {simple.postgres: type_ for type_, simple in SIMPLE_TYPES.items()
 
 
 def multi_get(connection: Connection, state: str, keys: Sequence[Key] = ()) -> list[Values | None]:
-    """Return the values of each key, in the order asked and in one round trip (R20); None where there is no such key.
+    """Return the values of each key, in the order asked and in one round trip (R20); None for an absent key.
 
-    A global value is asked for with the key `()`, or with none. UnknownName for a state that is not reported here, TerminalError
-    for a key that is not of the state's types.
+    Ask a global value with the key `()`, or without keys. Raise UnknownName if the state has no report here, TerminalError if
+    a key does not fit the state's types.
     """
     return _got(connection, state, _keys(connection, state), keys)
 
@@ -38,7 +38,7 @@ def multi_get(connection: Connection, state: str, keys: Sequence[Key] = ()) -> l
 def look_up(
     connection: Connection, aggregate: PersistentAggregate, keys: Sequence[tuple[Any, ...]]
 ) -> list[Values | None]:
-    """Return the values of each key of a state as its job defines it; SchemaMismatch where it is something else here."""
+    """Return the values of each key of a state in the job's definition. Raise SchemaMismatch if the state differs here."""
     state, names = aggregate.state.name, [key.name for key in aggregate.keys]
     typed = _keys(connection, state)
     if {*typed} != {*names}:
@@ -81,7 +81,7 @@ def _got(connection: Connection, state: str, typed: Mapping[str, str], keys: Seq
 
 
 def _keys(connection: Connection, state: str) -> dict[str, str]:
-    """Return the key columns of a state with their types, as its function takes them; UnknownName where there is none."""
+    """Return the key columns of a state with the types of its function. Raise UnknownName if the function is missing."""
     found = connection.execute(query("report_functions"), {"names": [getter_name(state)]}).mappings().first()
     if found is None:
         raise UnknownName(
@@ -93,7 +93,7 @@ def _keys(connection: Connection, state: str) -> dict[str, str]:
 
 
 def _columns(state: str, key: Key, typed: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the value of each column of a key; TerminalError when there are too many or too few."""
+    """Return the value of each column of a key. Raise TerminalError if the key has too many or too few columns."""
     columns = tuple(key) if isinstance(key, tuple | list) else (key,)
     if not typed and columns:
         raise InvalidKey(f"state {state!r} is one global value and has no key; ask without {key!r}")
@@ -104,7 +104,7 @@ def _columns(state: str, key: Key, typed: Mapping[str, str]) -> tuple[Any, ...]:
 
 
 def _bound(state: str, column: tuple[str, str], values: list[Any]) -> list[Any]:
-    """Return a column of some keys as PostgreSQL takes it; TerminalError for a value that no key can have."""
+    """Return a column of keys in PostgreSQL's types. Raise TerminalError for a value impossible in a key."""
     name, type_ = column
     told = f"state {state!r} has the key {name} {type_}"
     for value in values:
@@ -124,7 +124,7 @@ def _bound(state: str, column: tuple[str, str], values: list[Any]) -> list[Any]:
 
 
 def _values(found: CursorResult[Any], typed: Mapping[str, str]) -> list[Values | None]:
-    """Return the values of rows of the report; None for the row of an absent key."""
+    """Return the values in report rows; None for the row of an absent key."""
     columns = [*found.keys()]
     txid = columns.index("txid")
     places = [(n, name) for n, name in enumerate(columns) if name not in typed and n != txid]

@@ -1,4 +1,4 @@
-"""The function by which people ask which windows of a state are closed, or sessions: `report.closed_<state>` (R26)."""
+"""The function for closed windows or sessions of a state: `report.closed_<state>` (R26)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from txbatch.postgres.schema.versions import Versions
 
 
 def closings(aggregate: PersistentAggregate, window: Window, types: Mapping[str, str]) -> Function:
-    """Return the function that returns the windows which batches closed, after a txid up to another.
+    """Return the function for the windows closed by batches after a txid, up to another txid.
 
-    `types` are those of the report's columns, as PostgreSQL tells them.
+    `types` are the PostgreSQL types of the report's columns.
     """
     state, start, end = aggregate.state.name, pg_name(window.name), pg_name(window.end_name)
     returns = {**types, free_name(CLOSED_BY, types): "bigint"}
@@ -36,12 +36,12 @@ def closings(aggregate: PersistentAggregate, window: Window, types: Mapping[str,
 
 
 def closings_name(state: str) -> str:
-    """Return what the function of a state is called."""
+    """Return the name of a state's function."""
     return f"closed_{state}"
 
 
 def closed_sessions(aggregate: PersistentAggregate, sessions: SessionWindow, types: Mapping[str, str]) -> Function:
-    """Return the same of a state by sessions: the keys of those that were closed are found by the last times of pieces (R27)."""
+    """Return the function for closed sessions: the keys of closed sessions are found by the last times of pieces (R27)."""
     state, end = aggregate.state.name, pg_name(sessions.closes_by)
     returns = {**types, free_name(CLOSED_BY, types): "bigint"}
     takes = {free_name(name, returns): "bigint" for name in ("from_txid", "to_txid")}

@@ -1,4 +1,4 @@
-"""The function by which people look up a state's values by key, in SQL: `report.get_<state>`."""
+"""The function to look up a state's values by key, in SQL: `report.get_<state>`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from txbatch.postgres.database.functions import Function
 
 
 def getter(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Function:
-    """Return the function that returns the row of a key; `types` are those of the report's columns, as PostgreSQL tells them."""
+    """Return the function for the row of a key; `types` are the PostgreSQL types of the report's columns."""
     state, takes = aggregate.state.name, {key.name: types[key.name] for key in aggregate.keys}
     # An argument has the collation of whoever calls, by which no index would be searched.
     collated = {"text": ' COLLATE "C"'}
@@ -24,5 +24,5 @@ def getter(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Function
 
 
 def getter_name(state: str) -> str:
-    """Return what the function of a state is called."""
+    """Return the name of a state's function."""
     return f"get_{state}"

@@ -1,9 +1,9 @@
-"""The functions by which people ask a state for its past: as of a txid, what changed between two, why a value is what it is.
+"""The functions on a state's past: as of a txid, changes between two txids, why a value is as it is.
 
-SQL alone, over views: they have the rights of whoever calls them, and the planner sees into them. Only keys that were touched
-after a txid are folded again; the others stand as they are. Where `report.far_back` says that too many were, all are, in one
-pass. Which versions count is what `core.state.fold` says. In a body the keys are k0, k1, ... and the partials p0, p1, ...,
-so that no name of a state is in the way.
+The functions are SQL alone, over views: they run with the caller's rights, and the planner sees into them. Only keys touched
+after a txid are folded again; all other keys stand as they are. If `report.far_back` returns that too many keys were touched,
+all keys are folded in one pass. `core.state.fold` defines which versions count. In a body the keys are k0, k1, ... and the
+partials p0, p1, ...: no name of a state can conflict.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from txbatch.core.aggregates.merge import folded_columns
+from txbatch.core.aggregates.merger import folded_columns
 from txbatch.core.records.fields import free_name
 from txbatch.core.state.state import changes_columns
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -36,26 +36,26 @@ _OF_BATCH = {
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What can be asked of a state with contributions. `types` are those of its report's columns, as PostgreSQL tells them."""
+    """The functions on the past of a state with contributions. `types` are the PostgreSQL types of the report's columns."""
 
     aggregate: PersistentAggregate
     types: Mapping[str, str]
 
     def functions(self) -> list[Function]:
-        """All of them; where Python of the job merges values, those that would fold say how else the state is asked."""
+        """Return all functions. If the job's Python merges values, a folding function raises an error with another way to ask."""
         if self.aggregate.by_python:
             return [*self._by_its_job(), self.why()]
         return [self.as_of(), self.corrected(), self.changes(), self.why()]
 
     def as_of(self) -> Function:
-        """What the report showed when a txid was the newest final one."""
+        """Return the function for the report's rows when a txid was the newest final txid."""
         moment = Moment("v.txid <= $1", "<= $1")
         folded = self._folded(self._touched("$1"), [self._not_replaced("<= $1")], self._changed("<= $1"), moment.holds)
         body = self._body("r.txid <= $1", folded, moment)
         return self._dated("as_of", body, "as reports showed them when this txid was the newest committed")
 
     def corrected(self) -> Function:
-        """What all up to a position amounts to, in the versions that count today."""
+        """Return the function for the total of all positions up to a txid, in the current versions."""
         later, moment = "t.position > $1 AND t.txid > $1", Moment("v.position <= $1", REPLACED)
         same = "".join(f" AND t.{key} = r.{key}" for key in self._keys if self.aggregate.keys)
         untouched = f"NOT EXISTS (SELECT FROM {self._versions} t WHERE {later}{same})"
@@ -65,7 +65,7 @@ class Past:
         return self._dated("corrected", body, "after all up to this txid, as it was restated until today")
 
     def _body(self, untouched: str, folded: str, moment: Moment) -> str:
-        """The rows that stand as they are, and what the others were; or all of them, in one pass."""
+        """Return the rows of untouched keys and the folded rows of touched keys; or all rows, in one pass."""
         far, known = self._far("$1"), self._known("$1")
         passed = OnePass(self.aggregate, [moment], moment).folds()
         finished = listed(self._finished())
@@ -78,7 +78,7 @@ class Past:
         )
 
     def changes(self) -> Function:
-        """Which keys changed between two txids, with both values."""
+        """Return the function for the keys changed between two txids, with both values."""
         low, high = "LEAST($1, $2)", "GREATEST($1, $2)"
         counted = [f"(v.txid <= {txid} AND {self._not_replaced(f'<= {txid}')})" for txid in ("$1", "$2")]
         folded = self._folded(self._touched(low, high), counted, self._changed(f"<= {high}"), f"v.txid <= {high}")
@@ -104,7 +104,7 @@ class Past:
         return Function(self._called("changes"), takes, returns, body, said)
 
     def _by_its_job(self) -> list[Function]:
-        """Those that would fold: an error, which says how a state is asked whose job's Python merges."""
+        """Return the folding functions of a state merged by Python: each raises an error with the way to ask by the job."""
         asked = f"WHERE report.by_its_job({pg_text(self.aggregate.state.name)})"
         rows, changed = (
             f"SELECT {listed(f'NULL::{type_}' for type_ in types.values())} {asked}"
@@ -124,9 +124,9 @@ class Past:
         return dict(zip(changes_columns(list(self._key_types), values), types, strict=True))
 
     def versions(self, moment: Moment, keys: str | None = None) -> str:
-        """Return the versions at a moment, of the keys that the query `keys` has, for Python to fold.
+        """Return the versions at a moment, of the keys in the query `keys`, for Python to fold.
 
-        Keys, partials, which are null where they do not stand; `txid`, that changed the key last; and `stands`.
+        The columns are keys; partials, null if the version does not stand; `txid`, the last change of the key; and `stands`.
         """
         names = [*self._keys, *(pg_name(column.name) for column in self.aggregate.columns)]
         of_keys = f" AND ({listed(f'v.{key}' for key in self._keys)}) IN ({keys})" if keys else ""
@@ -138,11 +138,11 @@ class Past:
         return f"SELECT {selected}, r.changed AS txid, {stands} AS stands FROM ({read}) r"
 
     def touched(self, low: str, high: str) -> str:
-        """Return the keys that changed after a txid, up to another."""
+        """Return the keys changed after a txid, up to another txid."""
         return self._touched(low, high)
 
     def why(self) -> Function:
-        """Every version of every position that a key has, and what retention folded of it."""
+        """Return the function for every version of every position of a key, and the key's base folded by retention."""
         read = self._read([self._not_replaced()], "v.txid", " AND ".join(self._of_key()))
         values = {name: self.types[name] for name in self.aggregate.aggregates}
         taken = [*self._key_types, *values]
@@ -167,11 +167,11 @@ class Past:
         return Function(self._called("why"), self._key_types, returns, body, said)
 
     def _of_key(self) -> list[str]:
-        """Which versions are those of a key."""
+        """Return the conditions for the versions of a key."""
         return [f"v.{name} = ${n}" for n, name in enumerate(self._keys, 1)] if self.aggregate.keys else ["true"]
 
     def _about_version(self) -> dict[str, tuple[str, str]]:
-        """What `why` says of a version beside its numbers and values: types and SQL by name."""
+        """Return the columns of `why` on a version, beside numbers and values: types and SQL by name."""
         of_several = "CASE WHEN count(s.stream) OVER (PARTITION BY s.source) > 1 THEN '(stream ' || s.stream || ')' END"
         source = f"concat_ws(' ', s.source, {of_several}, s.start_offset || '-' || s.end_offset)"
         of_batch = f"s.topology = {self._topology} AND s.txid = r.txid AND r.position > 0"
@@ -184,9 +184,10 @@ class Past:
         return Function(self._called(prefix), {"txid": "bigint"}, f"report.{self._name}", body, told)
 
     def _folded(self, touched: str, counted: Sequence[str], changed: str, where: str) -> str:
-        """Return keys k0.., whether they are there, s0.., their partials p0_0.., per notion of what counts, and the txid.
+        """Return the query of the folds of touched keys, by one search for each key.
 
-        Each key by a search of its own: what was not touched is never read, whatever the planner takes the keys to be.
+        The columns are keys k0.., the last txid, and for each notion of counting: whether the key exists, s0.., and partials
+        p0_0.. Untouched keys are never read, whatever number of keys the planner expects.
         """
         made = []
         for number in range(len(counted)):
@@ -209,7 +210,7 @@ class Past:
         return f"SELECT k.*, f.* FROM ({once}) k CROSS JOIN LATERAL ({of_key}) f"
 
     def _read(self, counted: Sequence[str], changed: str, where: str) -> str:
-        """Return the versions that `where` finds, with c0.. for whether they count, in each notion of that."""
+        """Return the versions found by `where`, with c0..: whether the version counts, by each notion of counting."""
         names = [f"v.{key} AS k{n}" for n, key in enumerate(self._keys)]
         names += [f"v.{pg_name(column.name)} AS p{n}" for n, column in enumerate(self.aggregate.columns)]
         names += [f"{sql} AS c{n}" for n, sql in enumerate(counted)]
@@ -226,7 +227,7 @@ class Past:
         return f"SELECT w.*, {listed(last)} FROM ({read}) w"
 
     def _stands(self, number: int) -> str:
-        """Whether a version counts, and no later position removed the key."""
+        """Return the condition that a version counts and no later position removed the key."""
         if not self.aggregate.removable:
             return f"r.c{number}"
         return f"(r.c{number} AND r.counted AND (r.l{number} IS NULL OR r.position >= r.l{number}))"
@@ -236,12 +237,12 @@ class Past:
         return f"(v.position = 0 OR v.txid <> ALL ({self._replaced(when)}))"
 
     def _changed(self, when: str = REPLACED) -> str:
-        """The txid that changed a key last, by a version of it that is read."""
+        """Return the SQL of the txid that changed a key last, by a version read."""
         later = f"(SELECT b.replaced_by FROM report.batches b WHERE b.topology = {self._topology} AND b.txid = v.txid)"
         return f"CASE WHEN v.position > 0 AND v.txid = ANY ({self._replaced(when)}) THEN {later} ELSE v.txid END"
 
     def _touched(self, low: str, high: str | None = None) -> str:
-        """Return the keys that contributions after a txid, or restates after it, have; up to another."""
+        """Return the keys of contributions after a txid, or of restates after the txid; up to another txid."""
         until = f" AND t.txid <= {high}" if high else ""
         replaced = f"> {low} AND b.replaced_by <= {high}" if high else f"> {low}"
         later, again = f"t.txid > {low}{until}", f"t.txid = ANY ({self._replaced(replaced)})"
@@ -251,11 +252,11 @@ class Past:
         )
 
     def _replaced(self, when: str = REPLACED) -> str:
-        """The txids that a restate has replaced."""
+        """Return the SQL of the txids replaced by a restate."""
         return f"ARRAY({Versions(self.aggregate).replaced(when)})"
 
     def _far(self, low: str, high: str | None = None) -> str:
-        """Whether so much changed after a txid, up to another, that one pass over all keys is quicker."""
+        """Return the condition that too many keys changed after a txid, up to another txid: one pass over all keys is quicker."""
         return f"report.far_back({listed([pg_text(self.aggregate.state.name), low, *([high] if high else [])])})"
 
     def _known(self, txid: str) -> str:
@@ -268,7 +269,7 @@ class Past:
         return listed(f"{alias}.{pg_name(name)}" for name in self.types)
 
     def _finished(self) -> list[str]:
-        """The same columns, in the same order, of what was folded."""
+        """Return the report's columns, in the report's order, over folded rows."""
         keys = dict(zip((key.name for key in self.aggregate.keys), self._shown("c"), strict=True))
         values = dict(zip(self.aggregate.aggregates, self._values("c", "0_"), strict=True))
         finished = {**keys, **self.aggregate.window_end(keys), **values, "txid": "c.txid"}
@@ -278,7 +279,7 @@ class Past:
         return [f"{alias}.k{n}" for n in range(len(self.aggregate.keys))]
 
     def _values(self, alias: str, prefix: str) -> list[str]:
-        """The finished values, over partials whose names begin with `prefix` and p."""
+        """Return the finished values, over partials whose names begin with p and `prefix`."""
         columns = self.aggregate.columns
         return [
             each.finish_sql([f"{alias}.p{prefix}{n}" for n, column in enumerate(columns) if column.value == name])

@@ -1,4 +1,4 @@
-"""What of a state's views and functions outlives that they are made anew: the order of columns, and who may use them."""
+"""The part of a state's views and functions to restore after they are created again: the order of columns, and grants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from txbatch.postgres.database.queries import query
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """What a role, which is quoted, may do with a view or function. `kind`: what GRANT calls it."""
+    """A right of a role on a view or function; `role` is quoted. `kind` is the kind of object in GRANT."""
 
     kind: str
     name: str
@@ -24,11 +24,11 @@ class Grant:
     grantable: bool
 
     def statement(self) -> str:
-        """Return what grants it."""
+        """Return the statement that grants the right."""
         return f"GRANT {self.privilege} ON {self._on} TO {self.role}{' WITH GRANT OPTION' if self.grantable else ''}"
 
     def undone(self) -> str:
-        """Return what takes it away."""
+        """Return the statement that revokes the right."""
         return f"REVOKE {self.privilege} ON {self._on} FROM {self.role}"
 
     @property
@@ -38,7 +38,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class KeptReports:
-    """The views and functions of a state as they were: columns of views in order, and grants."""
+    """The former views and functions of a state: columns of views in order, and grants."""
 
     views: Mapping[str, Sequence[str]]
     functions: Sequence[str]
@@ -46,7 +46,7 @@ class KeptReports:
 
     @classmethod
     def of(cls, connection: Connection, state: str) -> KeptReports:
-        """Read them."""
+        """Read the views and functions of a state."""
         found = connection.execute(query("report_columns"), {"views": _views(state)}).mappings()
         views = {row["view"]: row["columns"] for row in found}
         functions = [
@@ -56,7 +56,7 @@ class KeptReports:
         return cls(views, functions, _granted(connection, [*views], functions))
 
     def named(self, was: str, state: str) -> KeptReports:
-        """The same of a state that has another name now."""
+        """Return the views and functions under the state's new name."""
         views = dict(zip(_views(was), _views(state), strict=True))
         functions = dict(zip(_functions(was), _functions(state), strict=True))
         names = {"TABLE": views, "FUNCTION": functions}
@@ -67,15 +67,15 @@ class KeptReports:
         )
 
     def columns(self, renamed: Mapping[str, str]) -> dict[str, list[str]]:
-        """The columns of each view, in order, some of them by another name."""
+        """Return the columns of each view, in order, with renamed columns by their new names."""
         return {view: [renamed.get(name, name) for name in names] for view, names in self.views.items()}
 
     def of_view(self, view: str) -> list[Grant]:
-        """What roles may do with one of the views."""
+        """Return the grants on a view."""
         return sorted(grant for grant in self.granted if (grant.kind, grant.name) == ("TABLE", view))
 
     def grants(self, connection: Connection) -> Iterator[str]:
-        """Yield what makes the grants what they were; what is new since keeps those that it was made with."""
+        """Yield the statements that restore the grants; a new view or function keeps the grants of its creation."""
         now = _granted(connection, [*self.views], self.functions)
         there = {(grant.kind, grant.name) for grant in now}
         yield from (grant.undone() for grant in sorted(now - self.granted))

@@ -1,8 +1,8 @@
-"""The past of all keys in one pass over what was contributed until then, by a hash of keys (R17, R19). `core.state.fold`
-says the same.
+"""The past of all keys in one pass over all contributions until then, by a hash of keys (R17, R19).
 
-A search for each key costs by the keys that changed since, the pass by all contributions: where much changed, it is quicker.
-A key that is asked for is still found by index: what groups by keys lets a condition on them through.
+`core.state.fold` defines the same in Python. The cost of a search for each key grows with the keys changed since; the cost of
+the pass grows with all contributions. If many keys changed, the pass is quicker. A single key is still found by index: GROUP
+BY keys lets conditions on keys through.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from txbatch.core.aggregates.merge import hashed
+from txbatch.core.aggregates.merger import hashed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.expressions import listed, pg_name, sql_type
 from txbatch.postgres.schema.versions import Versions
@@ -18,7 +18,7 @@ from txbatch.postgres.schema.versions import Versions
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A notion of what counts: versions for which `holds`, unless a restate replaced them, whose `replaced_by` is so `when`."""
+    """A notion of counting: versions for which `holds`, unless a restate with a `replaced_by` that is so `when` replaced them."""
 
     holds: str
     when: str
@@ -26,16 +26,17 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class OnePass:
-    """The folds of all keys of a state at some moments, of which the `last` has all versions of the others."""
+    """The folds of all keys of a state at some moments; the moment `last` has all versions of the moments."""
 
     aggregate: PersistentAggregate
     moments: Sequence[Moment]
     last: Moment
 
     def folds(self) -> str:
-        """Return keys k0.., whether they are there, s0.., their partials p0_0.., per moment, and the txid that changed them last.
+        """Return the query of the folds of all keys.
 
-        At one moment, keys of which nothing counts are left out.
+        The columns are keys k0.., the txid that changed the key last, and for each moment: whether the key exists, s0.., and
+        partials p0_0.. With one moment, keys without counting versions are left out.
         """
         versions, keys = self._versions, range(len(self._versions.keys))
         later = f"SELECT b.txid, b.replaced_by FROM report.batches b WHERE b.topology = {versions.topology}"
@@ -50,13 +51,13 @@ class OnePass:
         return f"{dated} FROM ({self._fold()}) f LEFT JOIN ({taken}) d ON {same}"
 
     def _fold(self) -> str:
-        """Of one moment, only what counts is read; of several, what counts at each is chosen row by row."""
+        """Return the fold. One moment: only counting versions are read; several moments: each row is checked for each."""
         made = [self._named("v"), *(f"{sql} AS {name}" for name, sql in self._folded.items()), "max(v.txid) AS txid"]
         return f"SELECT {listed(made)} FROM {self._read} GROUP BY {self._keys('v')}"
 
     @property
     def _folded(self) -> dict[str, str]:
-        """Whether a key is there, and its partials, at each moment: aggregates over versions by name."""
+        """Whether a key exists, and the key's partials, at each moment: aggregates over versions by name."""
         columns, found = self.aggregate.columns, {}
         types = [column.partial.type for column in columns]
         for number in range(len(self.moments)):
@@ -70,7 +71,7 @@ class OnePass:
 
     @property
     def _read(self) -> str:
-        """The versions; where keys can be removed, with the last position that did it at each moment."""
+        """The versions; if keys can be removed, with the last position that removed the key at each moment."""
         view, where = self._versions.view, self._where
         if not self.aggregate.removable:
             return f"{view} v WHERE {where}"
@@ -84,14 +85,14 @@ class OnePass:
         return self._counts(self.last) if len(self.moments) == 1 else self.last.holds
 
     def _stands(self, number: int) -> str | None:
-        """Whether a version that is read counts, and no later position removed the key; None: all do."""
+        """Return the condition that a version counts and no later position removed the key; None if all versions do."""
         there = [] if len(self.moments) == 1 else [self._counts(self.moments[number])]
         if self.aggregate.removable:
             there += ["v.counted", f"(l.l{number} IS NULL OR v.position >= l.l{number})"]
         return f"({' AND '.join(there)})" if there else None
 
     def _counts(self, moment: Moment) -> str:
-        """Whether a version counts at a moment. What was folded does, also where its txid, a restate's, was replaced."""
+        """Return the condition that a version counts at a moment. The base counts, even if a restate replaced its txid."""
         return f"({moment.holds} AND (v.position = 0 OR v.txid NOT IN ({self._versions.replaced(moment.when)})))"
 
     def _named(self, alias: str) -> str:

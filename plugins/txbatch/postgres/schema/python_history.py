@@ -1,4 +1,4 @@
-"""The past of a state whose values Python of its job merges: folded here, for PostgreSQL has no functions on it (R19)."""
+"""The past of a state whose values are merged by the job's Python: folded here, as PostgreSQL has no functions on it (R19)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from txbatch.postgres.state.statements import statements_of
 
 @dataclass(frozen=True, slots=True)
 class OwnPast:
-    """What can be asked of it, as queries over temporary tables of the transaction.
+    """The past of a state, as queries over temporary tables of the transaction.
 
-    `columns` are those of its report, in order.
+    `columns` are the columns of the state's report, in order.
     """
 
     connection: Connection
@@ -35,21 +35,21 @@ class OwnPast:
 
     @classmethod
     def of(cls, connection: Connection, aggregate: PersistentAggregate, generation: Generation = CURRENT) -> Self:
-        """Return the past of a state in a generation, whose report has the columns as they stand there."""
+        """Return the past of a state in a generation, with the columns of the generation's report."""
         report = {"name": f"{generation.reports}.{pg_name(aggregate.state.name)}"}
         columns = [row.name for row in connection.execute(query("columns_of"), report)]
         return cls(connection, aggregate, columns, generation)
 
     def as_of(self, txid: int, keys: str | None = None) -> str:
-        """Return the query of the report when a txid was the newest final one, of the keys that the query `keys` has."""
+        """Return the query of the report when a txid was the newest final txid, of the keys in the query `keys`."""
         return self._shown(self._amounts(_at(txid), keys, f"as_of_{txid:d}"))
 
     def corrected(self, txid: int, keys: str | None = None) -> str:
-        """Return the same of all up to a position, in the versions that count today."""
+        """Return the query of the total of all positions up to a txid, in the current versions."""
         return self._shown(self._amounts(Moment(f"v.position <= {txid:d}", REPLACED), keys, f"corrected_{txid:d}"))
 
     def changes(self, low: int, high: int) -> str:
-        """Return the query of which keys changed after a txid, up to another, with both values."""
+        """Return the query of the keys changed after a txid, up to another txid, with both values."""
         touched = self._past.touched(str(low), str(high))
         before, after = (self._amounts(_at(txid), touched, f"as_of_{txid:d}") for txid in (low, high))
         keys, values = [key.name for key in self.aggregate.keys], list(self.aggregate.aggregates)
@@ -73,7 +73,7 @@ class OwnPast:
         return Past(self.aggregate, {})
 
     def _amounts(self, moment: Moment, keys: str | None, suffix: str) -> str:
-        """What stands at a moment, and keys of which nothing does any more."""
+        """Return the query of all keys at a moment; `stands` is false for keys without a standing version."""
         view = pg_name(versions_name(self.aggregate.state.name))
         versions = self._past.versions(moment, keys).replace(f"report.{view}", f"{self.generation.reports}.{view}")
         return python_merge.amounts(self.connection, statements_of(self.aggregate, "past"), versions, suffix)

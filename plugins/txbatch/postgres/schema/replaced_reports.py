@@ -1,6 +1,6 @@
-"""What people ask of a replaced generation: its reports, and states as of a txid, in a schema of their own (R19, R23).
+"""The reports of a replaced generation, and states as of a txid, in a schema of their own (R19, R23).
 
-They are copied from the catalog, as what made them was the job of that time.
+The reports are copied from the catalog, as the former job made them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from txbatch.postgres.schema.kept_reports import KeptReports
 
 
 def keep_reports(connection: Connection, states: Sequence[str], rebuild: int, newest: int) -> Iterator[str]:
-    """Yield what keeps the reports of states, whose tables have been moved, and whose reports are still those of before.
+    """Yield the statements that keep the former reports of states, after the states' tables have been moved.
 
-    `newest` is the last txid that they have.
+    `newest` is the last txid in the tables.
     """
     schema = past(rebuild).reports
     yield f"CREATE SCHEMA {schema}"
@@ -39,7 +39,7 @@ def keep_reports(connection: Connection, states: Sequence[str], rebuild: int, ne
 
 
 def _as_of(connection: Connection, state: str, rebuild: int, newest: int) -> Iterator[str]:
-    """Yield what makes the function that says what the state was as of a txid; nothing for a state without contributions."""
+    """Yield the statements of the function for the state as of a txid; nothing for a state without contributions."""
     name, schema = f"as_of_{state}", past(rebuild).reports
     found = connection.execute(query("report_functions"), {"names": [name]}).mappings().first()
     if found is None:

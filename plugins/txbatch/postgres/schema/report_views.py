@@ -1,4 +1,4 @@
-"""What people report on: a state's view, what each batch contributed to it, functions on its past, and what all of them mean."""
+"""The reports of a state: the state's view, the contributions of each batch, functions on the past, and comments on all."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ END = "When the window ends, which is not part of it, null after the year 9999"
 
 
 def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield what makes the views and functions of a new state, each to be run before the next; with comments.
+    """Yield the statements that create the views and functions of a new state, with comments.
 
-    SchemaMismatch when one of their names is taken.
+    Run each statement before the next is made. Raise SchemaMismatch if a name is taken.
     """
     check_free(connection, aggregate)
     yield from recreate_reports(connection, aggregate)
 
 
 def check_free(connection: Connection, aggregate: PersistentAggregate) -> None:
-    """SchemaMismatch when a view in `report` has a name that a state's views are to have."""
+    """Raise SchemaMismatch if a view in `report` has the name of one of the state's views."""
     for view in _views(aggregate):
         if _columns(connection, view):
             raise SchemaMismatch(
@@ -63,9 +63,9 @@ def check_free(connection: Connection, aggregate: PersistentAggregate) -> None:
 def recreate_reports(
     connection: Connection, aggregate: PersistentAggregate, there: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[str]:
-    """Yield what makes all that a state has in `report` anew, over the tables that have its name today.
+    """Yield the statements that create again everything of a state in `report`, over the tables of the state's name.
 
-    Its views keep their columns in order, those that they have, or that `there` says they had; new ones come at the end.
+    The views keep their columns in order: the present columns, or the columns in `there`; new columns come at the end.
     """
     name = aggregate.state.name
     kept = there or {view: [*_columns(connection, view)] for view in _views(aggregate)}
@@ -77,7 +77,7 @@ def recreate_reports(
 
 
 def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield what a state that an older version made lacks of these. A name that another state has is left to that one."""
+    """Yield the statements for reports missing for a state of an older version. Names of other states are left alone."""
     past = False
     yield from _recreate_window_ends(connection, aggregate)
     if aggregate.state.contributions:
@@ -94,14 +94,17 @@ def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[
 
 
 def _without_records(connection: Connection, aggregate: PersistentAggregate, views: Sequence[str]) -> Iterator[str]:
-    """Yield what takes new views of a quarantine from readers who are not to have its records, as all in `report` is granted."""
+    """Yield the statements that revoke new views of a quarantine from readers without a right to records in quarantine.
+
+    Default privileges grant everything in `report` to readers.
+    """
     if isinstance(aggregate.state, QuarantineState):
         found = connection.execute(query("readers_without_records"), {"views": [*views]})
         yield from (f"REVOKE ALL ON report.{pg_name(row.view)} FROM {row.role}" for row in found)
 
 
 def _recreate_window_ends(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield what makes those views anew whose windows end otherwise than they are said to today, with that."""
+    """Yield the statements that replace the views, and their comments, in which windows end by an outdated definition."""
     if not isinstance(window := aggregate.window, Window):
         return
     said = described(aggregate)[window.end_name]
@@ -113,24 +116,24 @@ def _recreate_window_ends(connection: Connection, aggregate: PersistentAggregate
 
 
 def drop(connection: Connection, state: str) -> Iterator[str]:
-    """Yield what drops all that a state has in `report`."""
+    """Yield the statements that drop everything of a state in `report`."""
     yield from drop_functions(connection, state)
     for view in _views_of(connection, state):
         yield f"DROP VIEW IF EXISTS {view}"
 
 
 def drop_functions(connection: Connection, state: str) -> Iterator[str]:
-    """Yield what drops the functions of a state."""
+    """Yield the statements that drop the functions of a state."""
     names = {"names": [f"{prefix}_{state}" for prefix in PREFIXES]}
     for row in connection.execute(query("report_functions"), names).mappings():
         yield f"DROP FUNCTION {row['signature']}"
 
 
 def lock(connection: Connection, state: str) -> Iterator[str]:
-    """Yield what keeps readers out of a state's views until the transaction ends, and takes nothing else.
+    """Yield the statements that keep readers out of a state's views until the transaction ends, and lock nothing else.
 
-    A reader has a view before its tables: who took the tables first would wait for one that waits for them. LOCK TABLE would take
-    all that a view reads, and so the ledger.
+    A reader locks a view before the view's tables. If the swap took the tables first, the swap and a reader would wait for
+    each other. LOCK TABLE would lock all tables a view reads, and so the ledger.
     """
     for view in _views_of(connection, state):
         if connection.execute(query("relation_exists"), {"name": view}).scalar_one():
@@ -138,15 +141,16 @@ def lock(connection: Connection, state: str) -> Iterator[str]:
 
 
 def _views_of(connection: Connection, state: str) -> list[str]:
-    """The views that a state may have, by its name alone."""
+    """Return the views that a state may have, by the state's name alone."""
     more = [view for view in (changes_name(state), versions_name(state)) if not _taken(connection, view)]
     return [f"report.{pg_name(view)}" for view in (state, *more)]
 
 
 def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: bool) -> Iterator[str]:
-    """Yield what makes the functions of a state, unless they are there and the same; `past`: those on its past, too.
+    """Yield the statements that create the functions of a state, unless equal functions exist.
 
-    Others on its past go: Python of the job merges what they folded.
+    `past`: also functions on the past. Functions on the past that no longer fit are dropped: the job's Python now merges the
+    values.
     """
     types = _columns(connection, aggregate.state.name)
     functions: list[Function] = [getter(aggregate, types)]
@@ -169,7 +173,7 @@ def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: 
 
 
 def _closed(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Function:
-    """Return the function that tells what of it is closed."""
+    """Return the function for the closed windows or sessions of a state."""
     match aggregate.window:
         case Window() as window:
             return closings(aggregate, window, types)
@@ -180,19 +184,19 @@ def _closed(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Functio
 
 
 def _views(aggregate: PersistentAggregate) -> list[str]:
-    """The names of a state's views."""
+    """Return the names of a state's views."""
     name = aggregate.state.name
     return [name, changes_name(name), versions_name(name)] if aggregate.state.contributions else [name]
 
 
 def _columns(connection: Connection, view: str) -> dict[str, str]:
-    """The columns of a view in `report` with their types; none: there is none."""
+    """Return the columns of a view in `report` with their types; empty if the view does not exist."""
     found = connection.execute(query("columns_of"), {"name": f"report.{pg_name(view)}"})
     return {row.name: row.type for row in found}
 
 
 def _told(connection: Connection, view: str) -> dict[str, str | None]:
-    """The columns of a view in `report`, with what is said of them."""
+    """Return the columns of a view in `report` with their comments."""
     found = connection.execute(query("columns_of"), {"name": f"report.{pg_name(view)}"})
     return {row.name: row.said for row in found}
 
@@ -202,7 +206,7 @@ def _taken(connection: Connection, view: str) -> bool:
 
 
 def create_report(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> str:
-    """The view people report on: keys, finished values, and the txid that last changed the row."""
+    """Return the view people report on: keys, finished values, and the txid that last changed the row."""
     name = pg_name(aggregate.state.name)
     counted = " WHERE c.counted" if aggregate.removable else ""
     rows = f"({report_rows(aggregate, aggregate.sessions)})" if aggregate.sessions else f"state.{name}"
@@ -210,12 +214,12 @@ def create_report(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> 
 
 
 def shown_query(aggregate: PersistentAggregate, there: Sequence[str], rows: str) -> str:
-    """The same columns, in this order, of another query of keys, partials and txids."""
+    """Return the report's columns, in the order of `there`, over another query of keys, partials and txids."""
     return f"SELECT {_selected(aggregate, there)} FROM ({rows}) c"
 
 
 def create_changes(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> str:
-    """The view of what each batch contributed to each key, with the batch's time."""
+    """Return the view of each batch's contributions to each key, with the batch's time."""
     state, topology = aggregate.state.name, pg_text(aggregate.topology)
     more = {name: sql for name, (sql, _) in _about_batch(aggregate).items()}
     return (
@@ -226,7 +230,7 @@ def create_changes(aggregate: PersistentAggregate, there: Sequence[str] = ()) ->
 
 
 def _selected(aggregate: PersistentAggregate, there: Sequence[str], more: Mapping[str, str] | None = None) -> str:
-    """Keys, the window's end, values, the txid and `more`, but for those that are `there` already, which come first."""
+    """Return keys, the window's end, values, the txid and `more`; columns already `there` come first."""
     columns = {
         **_keys(aggregate),
         **aggregate.window_end(_keys(aggregate)),
@@ -239,7 +243,7 @@ def _selected(aggregate: PersistentAggregate, there: Sequence[str], more: Mappin
 
 
 def comments(aggregate: PersistentAggregate) -> list[str]:
-    """What the state's view and its columns mean."""
+    """Return the comments on the state's view and columns."""
     state, topology = aggregate.state.name, aggregate.topology
     rows = f"one row per session, of {aggregate.sessions.described}" if aggregate.sessions else "one row per key"
     said = f"State {state!r} of topology {topology!r}: {rows}, whole batches only"
@@ -251,12 +255,12 @@ def _changes(aggregate: PersistentAggregate, there: Sequence[str]) -> list[str]:
 
 
 def _of_changes(aggregate: PersistentAggregate) -> list[str]:
-    """The columns of the view of changes."""
+    """Return the columns of the view of changes."""
     return [*described(aggregate), "txid", *_about_batch(aggregate)]
 
 
 def comments_on_changes(aggregate: PersistentAggregate) -> list[str]:
-    """The same for the view of the changes."""
+    """Return the comments on the view of changes and its columns."""
     state, topology = aggregate.state.name, aggregate.topology
     said = f"What each batch contributed to state {state!r} of topology {topology!r}: one row per key and batch"
     about = {name: text for name, (_, text) in _about_batch(aggregate).items()}
@@ -277,7 +281,7 @@ def _versions(aggregate: PersistentAggregate) -> list[str]:
 
 
 def _about_batch(aggregate: PersistentAggregate) -> dict[str, tuple[str, str]]:
-    """Columns of the batch, but for names that the state has itself."""
+    """Return the columns on the batch, without names that the state has already."""
     own = {name.lower() for name in described(aggregate)}
     about = _MARKS | _BATCH if aggregate.removable else _BATCH
     return {name: column for name, column in about.items() if name not in own}
@@ -296,7 +300,7 @@ def _values(aggregate: PersistentAggregate) -> dict[str, str]:
 
 
 def described(aggregate: PersistentAggregate) -> dict[str, str]:
-    """What keys and values are."""
+    """Return the descriptions of keys and values."""
     keys = {key.name: "Key" for key in aggregate.keys}
     if isinstance(window := aggregate.window, Window):
         keys |= {window.end_name: f"{END}: {window.described}"}

@@ -1,4 +1,4 @@
-"""The functions on the past of a state by sessions: the pieces of a moment are folded in one pass, then come together (R27)."""
+"""The functions on the past of a state by sessions: the pieces of a moment are folded in one pass, then joined (R27)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from txbatch.postgres.schema.sessions import rows_at, rows_corrected
 
 @dataclass(frozen=True, slots=True)
 class SessionPast(Past):
-    """What can be asked of it: sessions have no history of their own, their pieces do."""
+    """The functions on the past of a state by sessions: sessions have no history of their own, their pieces do."""
 
     def as_of(self) -> Function:
         body = self._known_rows(rows_at(self.aggregate, self._sessions, "$1"))
@@ -50,7 +50,7 @@ class SessionPast(Past):
         return f"SELECT {listed(self._finished())} FROM ({rows}) c WHERE {self._known('$1')}"
 
     def _of_key(self) -> list[str]:
-        """Which versions are of a session: those that begin within it as it is now."""
+        """Return the conditions for the versions of a session: versions that begin within the present session."""
         *others, start = (pg_name(key.name) for key in self.aggregate.keys)
         equal = [f"v.{name} = ${n}" for n, name in enumerate(others, 1)]
         of_now = [f"r.{name} = ${n}" for n, name in enumerate([*others, start], 1)]
@@ -66,5 +66,5 @@ class SessionPast(Past):
 
 
 def past_of(aggregate: PersistentAggregate, types: dict[str, str]) -> Past:
-    """Return what can be asked of a state; `types` are those of its report's columns."""
+    """Return the functions on a state's past; `types` are the types of the report's columns."""
     return (SessionPast if aggregate.sessions else Past)(aggregate, types)

@@ -1,14 +1,13 @@
-"""The SQL by which pieces of sessions come together where a state is read (R27). `core.topology.sessions` says the same in
-Python.
+"""The SQL that joins pieces of sessions when a state is read (R27). `core.topology.sessions` does the same in Python.
 
-Conditions on other keys than the start are let through to the index: sessions are made of the keys that are asked for.
+Conditions on keys other than the start reach the index: only sessions of the requested keys are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txbatch.core.aggregates.merge import hashed
+from txbatch.core.aggregates.merger import hashed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.postgres.database.expressions import listed, pg_name, sql_type
@@ -17,26 +16,26 @@ from txbatch.postgres.schema.versions import REPLACED, Versions
 
 
 def report_rows(aggregate: PersistentAggregate, sessions: SessionWindow) -> str:
-    """Return the query of a state's sessions as they are now: keys, partials and the last txid, by the names of its columns."""
+    """Return the query of a state's present sessions: keys, partials and the last txid, by the names of the state's columns."""
     keys, values = Versions(aggregate).keys, [pg_name(column.name) for column in aggregate.columns]
     pieces = f"SELECT {listed([*keys, *values, 'txid'])} FROM state.{pg_name(aggregate.state.name)}"
     return join_pieces(aggregate, sessions, pieces, keys, values)
 
 
 def rows_at(aggregate: PersistentAggregate, sessions: SessionWindow, txid: str) -> str:
-    """Return the query of the sessions when a txid, an expression, was the newest final one, by the names of `OnePass`."""
+    """Return the query of the sessions when a txid, an expression, was the newest final txid, by the names of `OnePass`."""
     return _rows(aggregate, sessions, Moment(f"v.txid <= {txid}", f"<= {txid}"))
 
 
 def rows_corrected(aggregate: PersistentAggregate, sessions: SessionWindow, txid: str) -> str:
-    """Return the same of all up to a position, in the versions that count today."""
+    """Return the query of the sessions of all positions up to a txid, in the current versions."""
     return _rows(aggregate, sessions, Moment(f"v.position <= {txid}", REPLACED))
 
 
 def join_pieces(
     aggregate: PersistentAggregate, sessions: SessionWindow, pieces: str, keys: Sequence[str], values: Sequence[str]
 ) -> str:
-    """Return the query of the sessions that pieces, a query of these keys, values and `txid`, come to; with the same names."""
+    """Return the query that joins pieces to sessions; `pieces` is a query of keys, values and `txid`, as is the result."""
     *others, start = keys
     types = [column.partial.type for column in aggregate.columns]
     merges = hashed(aggregate.merges, [f"i.{value}" for value in values], types)

@@ -1,4 +1,4 @@
-"""The tables of a topology's states: made once, compared ever after, never inside a commit."""
+"""The tables of a topology's states: created once, compared ever after, never inside a commit."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ AHEAD_TXIDS = PARTITION_TXIDS // 2
 
 
 def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate, txids: Sequence[int]) -> bool:
-    """Create the state's tables and report view, with room for the contributions of `txids`, unless they are there.
+    """Create the state's tables and report view, with room for the contributions of `txids`, unless they exist.
 
-    Whether the state is new here; what is there has been compared by `definitions.check`. A state that is kept apart has
-    its tables elsewhere: see `postgres.apart.apart`. SchemaMismatch when another topology has just taken its name.
+    Return whether the state is new here; `definitions.check` has compared an existing state. A state apart has its tables in
+    another database: see `postgres.apart.apart`. Raise SchemaMismatch if another topology has just taken the state's name.
     """
     state, row = aggregate.state, state_row(topology, aggregate)
     if connection.execute(query("insert_state"), row).first() is None:
@@ -55,7 +55,7 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
 
 
 def state_row(topology: str, aggregate: PersistentAggregate) -> dict[str, Any]:
-    """Return what the ledger keeps of a state as it is defined now."""
+    """Return the ledger's row of a state by the present definition."""
     now = state_definition(aggregate)
     return {
         "state": aggregate.state.name,
@@ -82,7 +82,10 @@ def create(
 
 
 def _missing(connection: Connection, aggregate: PersistentAggregate, generation: Generation = CURRENT) -> list[str]:
-    """Return what makes the base and the indexes of a state's contributions, unless they are there; made once, under a lock."""
+    """Return the statements that create the base and the indexes of a state's contributions, unless they exist.
+
+    The base and the indexes are created once, under a lock.
+    """
     if not aggregate.state.contributions:
         return []
     folds = Folds.of(aggregate, generation)
@@ -98,7 +101,7 @@ def _exists(connection: Connection, relation: str) -> bool:
 
 
 def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:
-    """Make sure that the contributions of this txid, and of those soon to come, have their partition."""
+    """Create the partitions for the contributions of a txid and of the next txids, unless the partitions exist."""
     for state in connection.execute(query("states_of"), {"topology": topology}).mappings():
         if state["contributions"]:
             create_partition(connection, state["state"], txid + AHEAD_TXIDS)
@@ -106,7 +109,7 @@ def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:
 
 
 def create_partition(connection: Connection, state: str, txid: int, generation: Generation = CURRENT) -> None:
-    """Make sure that the contributions of this txid have their partition."""
+    """Create the partition for the contributions of a txid, unless the partition exists."""
     first = (txid - 1) // PARTITION_TXIDS * PARTITION_TXIDS + 1
     name = generation.partition(state, first)
     if connection.execute(query("relation_exists"), {"name": name}).scalar_one():
@@ -118,9 +121,10 @@ def create_partition(connection: Connection, state: str, txid: int, generation: 
 
 
 def drop(connection: Connection, topology: str) -> list[str]:
-    """Drop the tables and views of a topology's states and forget it; returns the states' names.
+    """Drop the tables and views of a topology's states, with the topology's rows in the ledger; return the states' names.
 
-    States apart are dropped before, by `Warehouses.drop`. Unavailable names who reads one for so long that it cannot be dropped.
+    States apart are dropped before, by `Warehouses.drop`. Raise Unavailable, with the sessions, if a state is read for too
+    long.
     """
     rows.lock_topology(connection, topology)
     names = [row["state"] for row in connection.execute(query("states_of"), {"topology": topology}).mappings()]
@@ -136,13 +140,13 @@ def drop(connection: Connection, topology: str) -> list[str]:
 
 
 def drop_generation(connection: Connection, generation: Generation) -> None:
-    """Drop a generation that does not count: one that a rebuild makes, or replaced."""
+    """Drop a generation that does not count: a rebuild's next generation, or a replaced generation."""
     for schema in (generation.reports, *generation.schemas):
         execute(connection, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 def drop_state(connection: Connection, name: str) -> None:
-    """Drop the tables and reports of a state, and forget it."""
+    """Drop the tables and reports of a state, and the ledger's row of the state."""
     run_all(connection, report_views.drop(connection, name))
     for table in (CURRENT.base(name), CURRENT.contribution(name), CURRENT.state(name)):
         execute(connection, f"DROP TABLE IF EXISTS {table}")
@@ -150,7 +154,7 @@ def drop_state(connection: Connection, name: str) -> None:
 
 
 def rename(connection: Connection, topology: str, was: str, state: str) -> None:
-    """Give a state's tables another name, and what the ledger says of it; its reports are made anew by whoever calls."""
+    """Rename a state's tables and the ledger's rows of the state; the caller creates the state's reports again."""
     names = {"topology": topology, "was": was, "state": state}
     for row in connection.execute(query("relations_of_state"), {"state": was}).mappings():
         kind, relation = ("INDEX" if row["index"] else "TABLE"), f"{row['schema']}.{pg_name(row['name'])}"
@@ -160,7 +164,7 @@ def rename(connection: Connection, topology: str, was: str, state: str) -> None:
 
 
 def keep_contributions(connection: Connection, aggregate: PersistentAggregate, txid: int) -> None:
-    """Let a state keep contributions from this txid on; what it has counted before is folded (R22)."""
+    """Let a state keep contributions from a txid on; earlier counts are folded (R22)."""
     execute(connection, statements_of(aggregate).create_contribution())
     folds = Folds.of(aggregate)
     run_all(connection, [*_missing(connection, aggregate), folds.copy_state()])
@@ -170,9 +174,9 @@ def keep_contributions(connection: Connection, aggregate: PersistentAggregate, t
 
 @contextmanager
 def holders_told(connection: Connection, state: str, done: str) -> Iterator[None]:
-    """Context manager. Unavailable with the sessions that use a state, where a lock of it was waited for in vain.
+    """Context manager. Raise Unavailable, with the sessions that use a state, if a lock on the state is not granted in time.
 
-    `done` is what cannot be done with it, such as "dropped".
+    `done` is the refused change, for example "dropped".
     """
     execute(connection, "SAVEPOINT unlocked")
     try:

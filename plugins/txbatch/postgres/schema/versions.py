@@ -1,4 +1,4 @@
-"""What a state's functions on its past read: the versions that `report` shows of it, and which of them a restate replaced."""
+"""The versions read by the functions on a state's past: the view in `report`, and the txids replaced by a restate."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ REPLACED = "IS NOT NULL"
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The names of one state's versions. `when` is which txids count as replaced: those whose `replaced_by` is so."""
+    """The names of one state's versions. `when` is the condition on `replaced_by` under which a txid counts as replaced."""
 
     aggregate: PersistentAggregate
 
     @property
     def keys(self) -> list[str]:
-        """The key columns; of a global value, the one that is always true."""
+        """The key columns; for a global value, the column that is always true."""
         return [pg_name(key.name) for key in self.aggregate.keys or (GLOBAL_KEY,)]
 
     @property
     def view(self) -> str:
-        """The view that has them, as partials."""
+        """The view of the versions, as partials."""
         return f"report.{pg_name(versions_name(self.aggregate.state.name))}"
 
     @property
@@ -33,5 +33,5 @@ class Versions:
         return pg_text(self.aggregate.topology)
 
     def replaced(self, when: str = REPLACED) -> str:
-        """Return the query of the txids that a restate has replaced."""
+        """Return the query of the txids replaced by a restate."""
         return f"SELECT b.txid FROM report.batches b WHERE b.topology = {self.topology} AND b.replaced_by {when}"

@@ -1,4 +1,4 @@
-"""Arrow record batches into COPY, without a Python object per row."""
+"""Copy Arrow record batches into PostgreSQL by COPY, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 
 
 class CsvStream(io.RawIOBase):
-    """A file that psycopg2 reads CSV from, made one record batch at a time.
+    """A file of CSV for psycopg2, made one record batch at a time.
 
-    From the third on they are read, sorted and written by a thread, a few chunks ahead of PostgreSQL: most batches have one.
-    `bytes_read` says how many bytes came out.
+    From the third record batch on, a thread reads, sorts and writes chunks a few chunks ahead of PostgreSQL: most batches
+    have one record batch. `bytes_read` is the number of bytes read.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: list[str]) -> None:
@@ -50,7 +50,7 @@ class CsvStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most `size`; empty at the end. What goes wrong is kept in `error`: the driver hides it."""
+        """Return the next bytes, at most `size`; empty at the end. Keep exceptions in `error`: the driver hides them."""
         try:
             self._chunk = self._chunk or self._take()
         except Exception as error:
@@ -61,7 +61,7 @@ class CsvStream(io.RawIOBase):
         return bytes(taken)
 
     def close(self) -> None:
-        """Ends the thread, whose current chunk is the last."""
+        """End the thread after the current chunk."""
         self._thread.shutdown(cancel_futures=True)
         super().close()
 
@@ -81,7 +81,7 @@ def copy_in(
     keys: list[str],
     columns: list[str],
 ) -> int:
-    """COPY these columns, in runs in key order (see `in_key_order`); returns the bytes that were sent."""
+    """COPY the columns, in runs in key order (see `in_key_order`); return the number of bytes sent."""
     with closing(CsvStream(in_key_order(batches, keys), columns)) as stream:
         try:
             connection.connection.cursor().copy_expert(statement, stream, size=1 << 20)
@@ -91,9 +91,9 @@ def copy_in(
 
 
 def in_key_order(batches: Iterable[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
-    """The same rows in runs in key order, by bytes as `COLLATE "C"`: sorted once here, PostgreSQL sorts no text twice.
+    """Yield the rows in runs in key order, by bytes as `COLLATE "C"`: if sorted here, text is not sorted again by PostgreSQL.
 
-    Without keys they come as they are.
+    Without keys the rows keep their order.
     """
     run: list[pa.RecordBatch] = []
     rows = size = 0
@@ -114,7 +114,7 @@ def _run(run: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]
 
 
 def _sorted(table: pa.Table, keys: list[str]) -> Iterator[pa.RecordBatch]:
-    """Quicksort as far as its parts are large: the first of them is ready long before the last."""
+    """Quicksort while the parts are large: the first part is ready long before the last part."""
     first = table[keys[0]]
     below = None
     if len(first) > SORTED_ROWS_FIRST:
@@ -128,13 +128,13 @@ def _sorted(table: pa.Table, keys: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _middle(column: pa.ChunkedArray) -> pa.Scalar:
-    """About the median; null when most are null."""
+    """Return about the median; null if most values are null."""
     sample = column.take(pa.array(range(0, len(column), len(column) // _SAMPLE_ROWS)))
     return sample.take(pc.sort_indices(sample))[len(sample) // 2]
 
 
 def to_csv(batch: pa.RecordBatch) -> bytes:
-    """A record batch as CSV for COPY. BadRecord when a string holds U+0000, which PostgreSQL cannot store."""
+    """Return a record batch as CSV for COPY. Raise BadRecord if a string holds U+0000: PostgreSQL cannot store U+0000."""
     columns = [_printable(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
     sink = io.BytesIO()
     csv.write_csv(pa.table(columns, names=[str(i) for i in range(len(columns))]), sink, _OPTIONS)
@@ -160,7 +160,7 @@ def _printable(name: str, column: Any) -> Any:
 
 
 def _array_literals(name: str, column: Any) -> Any:
-    """Arrays as PostgreSQL reads them, `{"a","b"}`; no element is null."""
+    """Return arrays as PostgreSQL reads them, `{"a","b"}`; no element is null."""
     texts = _printable(name, column.flatten()).cast(pa.string())
     escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
     quoted = pc.binary_join_element_wise('"', escaped, '"', "")

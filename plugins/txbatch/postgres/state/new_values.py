@@ -1,6 +1,6 @@
-"""The SQL by which a commit writes what it changes in a state into a table (R10): by what its MERGE returns, or by two looks.
+"""The SQL that writes a commit's changes of a state into a table (R10): by the result of the MERGE, or by two looks.
 
-Every name is pg_name; the only values are txids, which are integers.
+Every name is quoted by `pg_name`; the only values are txids, which are integers.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ RETURNING_VERSION_MIN = 180000
 
 @dataclass(frozen=True, slots=True)
 class NewValues:
-    """The statements of one commit; none of them where the state has no such table, or another generation is written."""
+    """The statements of one commit; empty if the state has no table of new values, or if another generation is written."""
 
     statements: StateStatements
 
     @property
     def table(self) -> NewValuesTable | None:
-        """The table that is filled."""
+        """The table to fill."""
         return self.statements.aggregate.state.new_values if self.statements.generation == CURRENT else None
 
     def returned(self, upsert: str, txid: int) -> str | None:
-        """Return the upsert as a query that fills the table as well, and whose value is how many rows of the state it wrote."""
+        """Return the upsert as a query that also fills the table, and returns the number of rows written to the state."""
         if self.table is None:
             return None
         keys = [f"new.{key} AS k{n}" for n, key in enumerate(self.statements.keys)]
@@ -45,7 +45,7 @@ class NewValues:
         return f"WITH merged AS ({upsert} RETURNING {made}), told AS ({told}) SELECT count(*) FROM merged"
 
     def before(self, keys: str) -> Sequence[str]:
-        """Look at the keys that a table has, as they are: what runs before the state is changed."""
+        """Return the statements to run before the state is changed: read the present rows of the keys in a table."""
         if self.table is None:
             return ()
         own = listed(self.statements.keys)
@@ -57,7 +57,7 @@ class NewValues:
         return (INDEX_PROBES, f"CREATE TEMP TABLE before ON COMMIT DROP AS {looked}")
 
     def after(self, txid: int) -> Sequence[str]:
-        """Look at them again, and write those that changed: what runs after the state is changed."""
+        """Return the statements to run after the state is changed: read the rows again, and write the changed rows."""
         if self.table is None:
             return ()
         same = " AND ".join(f"s.{key} = b.k{n}" for n, key in enumerate(self.statements.keys))
@@ -67,7 +67,10 @@ class NewValues:
         return (INDEX_PROBES, self._tell(self.table, f"({looked})", txid), f"DROP TABLE {BEFORE}")
 
     def _tell(self, table: NewValuesTable, looked: str, txid: int) -> str:
-        """Write what changed of keys k0.., which were there if `b`, with values b0.., and are there if `a`, with values a0.."""
+        """Return the statement that writes the changes of keys k0..
+
+        The values are b0.. before and a0.. after; `b` and `a` are true if the key existed.
+        """
         aggregate = self.statements.aggregate
         columns = changes_columns([key.name for key in aggregate.keys], list(aggregate.aggregates))
         keys, values = [f"k{n}" for n in range(len(aggregate.keys))], range(len(aggregate.aggregates))
@@ -80,14 +83,14 @@ class NewValues:
         )
 
     def _named(self, row: str, then: str) -> list[str]:
-        """Whether a row of the state is there, and no tombstone, and its finished values: null where it is not."""
+        """Return whether a row of the state exists and is no tombstone, and the row's finished values or nulls."""
         there = f"({row}.txid IS NOT NULL{f' AND {row}.counted' * self.statements.aggregate.removable})"
         values = enumerate(finished_sql(self.statements.aggregate, row))
         return [f"{there} AS {then}", *(f"CASE WHEN {there} THEN {sql} END AS {then}{n}" for n, sql in values)]
 
 
 def finished_sql(aggregate: PersistentAggregate, row: str) -> list[str]:
-    """Return the values of a row of the state as reports show them."""
+    """Return the values of a row of the state as in reports."""
     return [
         each.finish_sql([f"{row}.{pg_name(column.name)}" for column in aggregate.columns if column.value == name])
         for name, each in aggregate.aggregates.items()
@@ -95,7 +98,7 @@ def finished_sql(aggregate: PersistentAggregate, row: str) -> list[str]:
 
 
 def check_rights(connection: Connection, aggregate: PersistentAggregate) -> None:
-    """TerminalError for a table of new values that somebody else may give triggers: they run with the writer's rights."""
+    """Raise TerminalError if another role may add triggers to a table of new values: triggers run with the writer's rights."""
     table = aggregate.state.new_values
     if table is None:
         return
@@ -109,7 +112,7 @@ def check_rights(connection: Connection, aggregate: PersistentAggregate) -> None
 
 
 def ensure(connection: Connection, aggregate: PersistentAggregate) -> None:
-    """Make the table that a state's new values go into, unless it is there; SchemaMismatch when it is another."""
+    """Create the table for a state's new values, unless the table exists. Raise SchemaMismatch if an existing table differs."""
     table = aggregate.state.new_values
     if table is None:
         return
@@ -135,7 +138,7 @@ def ensure(connection: Connection, aggregate: PersistentAggregate) -> None:
 
 
 def rename(connection: Connection, aggregate: PersistentAggregate, was: Mapping[str, str]) -> None:
-    """Give the table's columns of values that are renamed, by their names of now, the names that they have now."""
+    """Rename the table's columns of renamed values. `was` has the former names by the present names."""
     table = aggregate.state.new_values
     if table is None or not was:
         return

@@ -1,4 +1,4 @@
-"""What PostgreSQL cannot merge is merged here, by Python of the job: rows come in key order by a cursor, and go back by COPY."""
+"""Merge by the job's Python, if PostgreSQL cannot: rows come in key order by a cursor, and go back by COPY."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core import garbage
-from txbatch.core.aggregates.merge import Merger
+from txbatch.core.aggregates.merger import Merger
 from txbatch.core.aggregates.python_combiner import ByPython, OwnCombiner
 from txbatch.core.topology.persistent_aggregate import ValueColumn
 from txbatch.postgres.database.engine import execute
@@ -23,9 +23,9 @@ ROWS_PER_CHUNK = 20_000
 
 
 def merge_staged(connection: Connection, statements: StateStatements, *, walk: bool = False) -> str:
-    """Return a table like the staged one, in which these values are merged with those of the state's rows (R9).
+    """Return a table like the staged table, with the staged values merged with the values in the state's rows (R9).
 
-    It says beside each row which txid it found the state's at. `walk` as for `upsert`.
+    Each row also has the txid of the state's row at the time. `walk` as for `upsert`.
     """
     table = statements.beside_staged("merged")
     execute(connection, f"DROP TABLE IF EXISTS {table}; {statements.create_like_staged(table, 'txid bigint')}")
@@ -47,29 +47,29 @@ def merge_staged(connection: Connection, statements: StateStatements, *, walk: b
 
 
 def once(connection: Connection, statements: StateStatements) -> str:
-    """Return the query of the staged rows, several of one key as one."""
+    """Return the query of the staged rows, with several rows of one key merged."""
     if not statements.aggregate.by_python:
         return statements.once()
     return _folded(connection, statements, statements.staged, statements.aggregate.partial_columns, "once")
 
 
 def fold_in_python(connection: Connection, statements: StateStatements, folds: Folds, keys: str | None = None) -> str:
-    """Return the query of keys and values as they count now, of the keys that `keys` has: see `Folds.now`."""
+    """Return the query of the present keys and values, of the keys in `keys`: see `Folds.now`."""
     if not statements.aggregate.by_python:
         return folds.now(keys)
     return _folded(connection, statements, f"({folds.counting(keys)}) r", statements.aggregate.columns, "folded")
 
 
 def dated(connection: Connection, statements: StateStatements) -> str:
-    """Return the query of all keys and values as they count now, with the txid that changed each last."""
+    """Return the query of all present keys and values, with the txid that last changed the key."""
     folds = Folds.of(statements.aggregate, statements.generation)
     return folds.dated(fold_in_python(connection, statements, folds))
 
 
 def amounts(connection: Connection, statements: StateStatements, versions: str, suffix: str) -> str:
-    """Return the query of what versions amount to, by key: values, `txid`, the last of theirs, and `stands`, whether one does.
+    """Return the query of the versions' total by key: values, the last `txid`, and whether a version `stands`.
 
-    `versions` is a query of keys, values, which are null where they do not stand, `txid` and `stands`.
+    `versions` is a query of keys, values (null if the version does not stand), `txid` and `stands`.
     """
     keys, rows = listed(statements.keys), f"({versions}) r"
     merged = _folded(connection, statements, rows, statements.aggregate.columns, suffix)
@@ -102,7 +102,7 @@ def _folded(
 
 
 def _own(columns: Sequence[ValueColumn]) -> dict[OwnCombiner, list[ValueColumn]]:
-    """The columns that Python merges, by whose they are."""
+    """Return the columns merged by Python, by combiner."""
     found: dict[OwnCombiner, list[ValueColumn]] = {}
     for column in columns:
         if isinstance(column.partial.merge, ByPython):
@@ -113,7 +113,7 @@ def _own(columns: Sequence[ValueColumn]) -> dict[OwnCombiner, list[ValueColumn]]
 def _merged(
     own: Mapping[OwnCombiner, Sequence[ValueColumn]], before: Sequence[Sequence[Any]], staged: Sequence[Sequence[Any]]
 ) -> list[Sequence[Any]]:
-    """Return the columns of a chunk after the batch, given those of partials in the state and in the staged rows."""
+    """Return the columns of a chunk after the batch, given the columns of partials in the state and in the staged rows."""
     after: list[Sequence[Any]] = []
     at = 0
     for combiner in own:
@@ -125,7 +125,7 @@ def _merged(
 
 
 def _plain(columns: Sequence[ValueColumn], values: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """The values of columns as Spark gives them to Python, too."""
+    """Return the values of columns with the same Python types as from Spark."""
     return [
         [bytes(value) if isinstance(value, memoryview) else value for value in each]
         if "binary" in column.partial.type
@@ -135,7 +135,7 @@ def _plain(columns: Sequence[ValueColumn], values: Sequence[Sequence[Any]]) -> l
 
 
 def _chunks(connection: Connection, query: str) -> Iterator[list[Sequence[Any]]]:
-    """Yield the columns of some rows of a query at a time; between two of them other statements may run."""
+    """Yield the columns of some rows of a query at a time; between two chunks, other statements may run."""
     with closing(connection.connection.cursor(name="txbatch_by_python")) as cursor:
         cursor.execute(query)
         while rows := cursor.fetchmany(ROWS_PER_CHUNK):
@@ -161,7 +161,7 @@ def _copy(
     columns: Sequence[ValueColumn],
     values: Sequence[Sequence[Any]],
 ) -> None:
-    """COPY a chunk: columns that PostgreSQL gave as texts, and values."""
+    """COPY a chunk: columns that PostgreSQL returned as texts, and values."""
     import pyarrow as pa
 
     from txbatch.arrow import arrow_type

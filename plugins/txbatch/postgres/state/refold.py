@@ -1,8 +1,8 @@
-"""The SQL by which a restate changes a state: its keys are folded again from what counts now (R17). `core.state.update`
-says the same.
+"""The SQL by which a restate changes a state: fold the keys again from the counting contributions (R17).
 
-Made for a state in the ledger's own database, after the old version has been replaced and the new one's contributions are there.
-Every name is pg_name; the only values are txids, which are integers.
+`core.state.update` defines the same in Python. Made for a state in the ledger's own database, after the old version has been
+replaced and the new version has contributed. Every name is quoted by `pg_name`; the only values are txids, which are
+integers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BY_TXID = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = on; SET 
 
 @dataclass(frozen=True, slots=True)
 class Refold:
-    """The statements that put the fold of some keys into their state: those of two versions of a position."""
+    """The statements that write the fold of some keys into their state: the keys of two versions of a position."""
 
     statements: StateStatements
     txid: int
@@ -34,7 +34,7 @@ class Refold:
         return listed(self.statements.keys)
 
     def find(self) -> Sequence[str]:
-        """Find the keys of both versions."""
+        """Return the statements that find the keys of both versions."""
         both = f"c.txid IN ({self.replaced:d}, {self.txid:d})"
         # In key order, as the indexes that are searched for them are.
         found = f"SELECT DISTINCT {self.keys} FROM {self.statements.contribution} c WHERE {both} ORDER BY {self.keys}"
@@ -51,26 +51,26 @@ class Refold:
         return Folds.of(self.statements.aggregate, self.statements.generation)
 
     def keep(self, folded: str) -> str:
-        """Keep what a query of the folds returns."""
+        """Return the statement that keeps the rows of a query of the folds."""
         return f"CREATE TEMP TABLE folded ON COMMIT DROP AS {folded}"
 
     def ahead(self, keys: str = CHANGED) -> str:
-        """Return the statement for one of some keys whose row is at this txid or a later one."""
+        """Return the statement to find a key whose row is at the batch's txid or a later txid."""
         columns = listed(["s.txid", *(f"s.{key}::text" for key in self.statements.keys)])
         joined = f"{self.statements.state} s JOIN {keys} e ON {self._same}"
         return f"SELECT {columns} FROM {joined} WHERE s.txid >= {self.txid:d} LIMIT 1"
 
     @property
     def gone(self) -> str:
-        """The keys that no version has any more."""
+        """The keys without a version."""
         return f"(SELECT {self.keys} FROM {CHANGED} EXCEPT SELECT {self.keys} FROM {FOLDED})"
 
     def vanish(self) -> str:
-        """Take those away."""
+        """Return the statement that deletes the keys without a version."""
         return f"DELETE FROM {self.statements.state} s USING {self.gone} e WHERE {self._same}"
 
     def put(self) -> str:
-        """Write the others, in key order. A row that may not change is left alone and not counted."""
+        """Return the statement that writes folded keys, in key order. A row that may not change is left alone and not counted."""
         may = "" if self.statements.kind is StateKind.NON_TRANSACTIONAL else f" AND s.txid < {self.txid:d}"
         columns = [*self.statements.keys, *self.statements.values]
         inserted = [*(f"e.{name}" for name in columns), *self._marks.values(), f"{self.txid:d}"]
@@ -82,7 +82,7 @@ class Refold:
         )
 
     def forget(self) -> str:
-        """Drop what was found, for the next state."""
+        """Return the statement that drops the temporary tables, for the next state."""
         return f"DROP TABLE {CHANGED}, {FOLDED}"
 
     @property

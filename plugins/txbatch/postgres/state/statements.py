@@ -1,6 +1,6 @@
-"""The SQL of one state, made from its definition: its tables, and the upsert of a batch, where R9 stands a second time.
+"""The SQL of one state, made from the definition: the tables, and the upsert of a batch, a second statement of R9.
 
-Every name is pg_name; the only values are txids, which are integers.
+Every name is quoted by `pg_name`; the only values are txids, which are integers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from txbatch.core.aggregates.merge import folded_columns, grouped
+from txbatch.core.aggregates.merger import folded_columns, grouped
 from txbatch.core.state.state import StateKind
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.postgres.database.expressions import (
@@ -38,9 +38,9 @@ RESTORED_MARKS = ("removed = false", "counted = true")
 
 
 class StateStatements:
-    """The statements of one persistent aggregate. `staged` begins the name of the temporary table with its partials.
+    """The statements of one persistent aggregate. `staged` begins the name of the temporary table of partials.
 
-    The columns of that table end it, so that one of another shape is another one.
+    The name ends with a digest of the table's columns: tables of different shapes have different names.
     """
 
     _prev_txid = "s.txid"
@@ -64,7 +64,7 @@ class StateStatements:
         self.staged = f"pg_temp.{pg_name(self.staged_name)}"
 
     def create_state(self) -> str:
-        """The state's table: fillfactor leaves room for HOT updates, vacuum comes early."""
+        """Return the statement that creates the state's table: fillfactor leaves room for HOT updates, vacuum comes early."""
         columns = [*self._typed_keys(), *self._typed_values(self.values)]
         if self.kind is StateKind.OPAQUE:
             columns += [*self._typed_values(self.previous), "prev_txid bigint"]
@@ -73,7 +73,7 @@ class StateStatements:
         return f"CREATE TABLE {self.state} ({listed(columns)}) WITH ({options})"
 
     def create_contribution(self) -> str:
-        """What each batch contributed, partitioned by txid."""
+        """Return the statement that creates the table of each batch's contributions, partitioned by txid."""
         columns = [
             *self._typed_keys(),
             "position bigint NOT NULL",
@@ -85,16 +85,19 @@ class StateStatements:
         return f"CREATE TABLE {self.contribution} ({listed([*columns, primary_key])}) PARTITION BY RANGE (txid)"
 
     def create_staged(self) -> str:
-        """A table of this session alone, for COPY: there for the next commit as well, and empty again at this one's end."""
+        """Return the statement that creates a temporary table for COPY: kept for the session, and emptied after each commit."""
         name = self.staged.removeprefix("pg_temp.")
         return f"CREATE TEMP TABLE IF NOT EXISTS {name} ({listed(self._columns())}) ON COMMIT DELETE ROWS"
 
     def beside_staged(self, what: str) -> str:
-        """The name of another one, for what is made of it."""
+        """Return the name of another temporary table, for rows made from the staged rows."""
         return f"pg_temp.{pg_name(f'{self.staged_name}_{what}')}"
 
     def create_like_staged(self, table: str, *more: str, marks: bool = True) -> str:
-        """Another one of its shape, of this transaction alone, with `more` columns behind, or without marks."""
+        """Return the statement that creates a table of the staged shape for the transaction.
+
+        The table has `more` columns at the end; without `marks`, the table has no marks.
+        """
         columns = listed([*self._columns(marks=marks), *more])
         return f"CREATE TEMP TABLE {table.removeprefix('pg_temp.')} ({columns}) ON COMMIT DROP"
 
@@ -102,23 +105,23 @@ class StateStatements:
         return [*self._typed_keys(), *self._typed_values(self.values), *(self._typed_marks() if marks else ())]
 
     def copy(self) -> str:
-        """COPY into it, from CSV in which only null is unquoted and empty."""
+        """Return the COPY into the staged table, from CSV in which only null is unquoted and empty."""
         keys = self.keys if self.aggregate.keys else []
         return f"COPY {self.staged} ({listed([*keys, *self.partials])}) FROM STDIN (FORMAT csv)"
 
     def totals(self) -> str:
-        """Row count and totals over the rows that the upsert reads (R7), in the order of the columns."""
+        """Return the query of row count and totals over the rows that the upsert reads (R7), in the order of the columns."""
         totals = ["count(*)::text", *(total_sql(column) for column in self.partial_columns)]
         return f"SELECT {listed(totals)} FROM {self.staged}"
 
     def longest_key(self) -> str:
-        """Of the staged keys the one that takes most room: its beginning, and its bytes."""
+        """Return the query of the largest staged key: the key's beginning, and its bytes."""
         text = f"concat_ws(', ', {', '.join(f'{key}::text' for key in self.keys)})"
         size = " + ".join(f"pg_column_size({key})" for key in self.keys)
         return f"SELECT left({text}, 40), octet_length({text}) FROM {self.staged} ORDER BY {size} DESC LIMIT 1"
 
     def once(self) -> str:
-        """The staged rows, several of one key as one."""
+        """Return the query of the staged rows, with several rows of one key merged."""
         merges = folded_columns(self.aggregate.partial_merges, self.partials)
         merged = [
             f"CAST({merge} AS {sql_type(column.partial.type)}) AS {name}"
@@ -127,7 +130,7 @@ class StateStatements:
         return f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
 
     def collapse(self, once: str) -> Sequence[str]:
-        """Combine several rows of one key into one, as the query `once` has them."""
+        """Return the statements that replace the staged rows by the rows of the query `once`: one row for each key."""
         return (
             f"CREATE TEMP TABLE collapsed ON COMMIT DROP AS {once}",
             f"TRUNCATE {self.staged}",
@@ -136,7 +139,10 @@ class StateStatements:
         )
 
     def contribute(self, txid: int, position: int, uncounted: Collection[str] = ()) -> str:
-        """Append the batch's contributions, in the order they were loaded in: by key, or nearly so; `uncounted` are null."""
+        """Return the statement that appends the batch's contributions, in the order of loading: by key, or nearly so.
+
+        The columns `uncounted` are null.
+        """
         columns = listed([*self.keys, "position", "txid", *self.partials])
         null = {pg_name(name) for name in uncounted}
         values = ["NULL" if name in null else name for name in self.partials]
@@ -144,19 +150,19 @@ class StateStatements:
         return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged}"
 
     def staged_with_state(self, *, walk: bool) -> str:
-        """The staged rows `e` in key order, each with the state's row `s` if there is one; to be read as `upsert` is run."""
+        """Return the staged rows `e` in key order, each with the state's row `s` or nulls; to be read as `upsert` is run."""
         ordered = f"(SELECT * FROM {self.staged} ORDER BY {listed(self.keys)} OFFSET 0)"
         return f"{ordered} e LEFT JOIN {self.state} s ON {self._of_staged(self.staged, walk=walk)}"
 
     def unless_removed(self, value: str) -> str:
-        """A value of the state's row, which the staged one is merged with."""
+        """Return a value of the state's row, to merge with the staged value."""
         return f"s.{value}"
 
     def upsert(self, txid: int, *, walk: bool = False, merged: str | None = None) -> str:
         """Return the upsert of every staged row, in key order (R9). A row that may not change is left alone and not counted.
 
-        To be run under `INDEX_WALK`, where there is one key column, or under `INDEX_PROBES`. `merged` is a table that has the
-        staged rows after Python merged some of their values with those of the state's row, and that row's txid.
+        Run the upsert under `INDEX_WALK` if there is one key column, or under `INDEX_PROBES`. `merged` is a table of the
+        staged rows after Python merged values with values of the state's rows; its txid is the txid of the state's row.
         """
         staged = merged or self.staged
         same = self._of_staged(staged, walk=walk)
@@ -171,30 +177,30 @@ class StateStatements:
         )
 
     def remove(self, txid: int) -> Sequence[str]:
-        """After the upsert: take away the keys that were removed."""
+        """Return the statements to run after the upsert: delete removed keys."""
         return ()
 
     def remove_apart(self, txid: int) -> Sequence[str]:
-        """The same apart (R21), where a value may have to be given back."""
+        """Return the statements to run after the upsert in a state apart (R21): a removed value may have to be given back."""
         return ()
 
     def ahead(self, txid: int) -> str:
-        """A staged key whose row is at this txid or a later one."""
+        """Return the query for a staged key whose row is at the txid or a later txid."""
         return (
             f"SELECT {listed(['s.txid', *(f's.{key}::text' for key in self.keys)])} FROM {self.state} s "
             f"JOIN {self.staged} e ON {self._same} WHERE s.txid >= {txid:d} LIMIT 1"
         )
 
     def take_back(self, txid: int) -> Sequence[str]:
-        """Apart (R21), opaque: the keys that an earlier attempt of this txid wrote become what they were."""
+        """Apart (R21), opaque: return the statements that restore the keys written by an earlier attempt of the txid."""
         values = [column.name for column in self.columns]
         return take_back(self.aggregate.state.name, values, txid, self._restored)
 
     def digest(self) -> str:
-        """Apart (R21), transactional: what tells the staged rows of an attempt from others, in whatever order they came.
+        """Apart (R21), transactional: return the query of a digest of an attempt's staged rows, in whatever order they came.
 
-        Null when there are none. Sums of doubles, whose last digits differ from attempt to attempt, are left out, and so is
-        what Python merges.
+        The digest is null if there are no rows. Sums of doubles are left out, as their last digits differ from attempt to
+        attempt; values merged by Python are left out, too.
         """
         in_sql = [column for column in self.partial_columns if column.partial.merge.in_sql]
         names = [pg_name(column.name) for column in in_sql]
@@ -209,7 +215,7 @@ class StateStatements:
         return f"SELECT count(*) || ':' || sum(('x' || {hashed})::bit(60)::bigint) FROM ({by_key}) e"
 
     def _of_staged(self, staged: str, *, walk: bool) -> str:
-        """Which row `s` of the state is that of a staged row `e`."""
+        """Return the condition that a row `s` of the state has the key of a staged row `e`."""
         if not walk:
             return self._same
         (key,) = self.keys
@@ -229,7 +235,7 @@ class StateStatements:
         return [*assigned, f"txid = {txid:d}"]
 
     def _after(self) -> list[str]:
-        """The values after the batch, of the state's row `s` and the staged one `e`."""
+        """Return the values after the batch, from the state's row `s` and the staged row `e`."""
         state, staged = ([f"{row}.{value}" for value in self.values] for row in "se")
         groups = grouped(self.aggregate.merges)
         return [sql for merge, at in groups for sql in merge.merge_sql(state[at], staged[at])]
@@ -251,7 +257,7 @@ class StateStatements:
 
 
 class RemovableStatements(StateStatements):
-    """Those of a state whose keys may be removed: its rows have marks, and a row that does not count is a tombstone."""
+    """The statements of a state with removable keys: rows have marks, and a row that does not count is a tombstone."""
 
     # After a tombstone there was no such key.
     _prev_txid = "CASE WHEN s.counted THEN s.txid END"
@@ -265,7 +271,10 @@ class RemovableStatements(StateStatements):
         return (f"DELETE FROM {self.state} WHERE NOT counted",)
 
     def remove_apart(self, txid: int) -> Sequence[str]:
-        """An opaque state keeps a tombstone that can give the value back, until a later txid comes."""
+        """Return the statements to run after the upsert. An opaque state keeps tombstones until a later txid.
+
+        A tombstone can give the value back.
+        """
         if self.kind is not StateKind.OPAQUE:
             return self.remove(txid)
         return (f"DELETE FROM {self.state} WHERE NOT counted AND (txid < {txid:d} OR prev_txid IS NULL)",)
@@ -281,14 +290,14 @@ class RemovableStatements(StateStatements):
 def statements_of(
     aggregate: PersistentAggregate, staged: str = "staged", generation: Generation = CURRENT
 ) -> StateStatements:
-    """Return the statements of a persistent aggregate; `staged` begins the name of its temporary table."""
+    """Return the statements of a persistent aggregate; `staged` begins the name of the temporary table."""
     return (RemovableStatements if aggregate.removable else StateStatements)(aggregate, staged, generation)
 
 
 def take_back(state: str, values: Sequence[str], txid: int, also: Sequence[str] = ()) -> Sequence[str]:
-    """Return what makes of all that a txid wrote to an opaque state what was there before it.
+    """Return the statements that undo all writes of a txid to an opaque state.
 
-    `values` are the names of its value columns, `also` more assignments for rows that existed: see `RESTORED_MARKS`.
+    `values` are the names of the value columns, `also` more assignments for rows that existed before: see `RESTORED_MARKS`.
     """
     table = f"state.{pg_name(state)}"
     restored = [f"{pg_name(value)} = {pg_name(PREVIOUS_PREFIX + value)}" for value in values]

@@ -1,4 +1,4 @@
-"""Writes what an attempt brings to one state: COPY, then R9 as one statement. The place and the kind of state say how."""
+"""Write an attempt's partials to one state: COPY, then a statement of R9. The state's place and kind decide how."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from txbatch.postgres.state.statements import (
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What stands in the temporary table of a state: its rows, and the bytes they came in."""
+    """The content of a state's temporary table: the number of rows, and of bytes sent."""
 
     rows: int
     bytes: int
@@ -38,9 +38,9 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True)
 class StateWriter:
-    """Writes an attempt to one state: `load`, then `apply`. What it is made for, subclasses say.
+    """Write an attempt to one state: `load`, then `apply`. Each subclass has a place and a kind of state.
 
-    Both raise BadRecord for what PostgreSQL cannot store, which names batch and state.
+    Both raise BadRecord, with the names of batch and state, for a value that PostgreSQL cannot store.
     """
 
     connection: Connection
@@ -58,7 +58,7 @@ class StateWriter:
         return self.assignment.attempt.txid
 
     def load(self, batches: Any, staged: StagedState) -> StagedRows:
-        """COPY the partials into a temporary table and compare them with the manifest (R7); Incomplete when they differ."""
+        """COPY the partials into a temporary table and compare them with the manifest (R7). Raise Incomplete if they differ."""
         from txbatch.postgres.state.copy_in import (
             copy_in,  # brings Arrow, which most who know the ledger do not need
         )
@@ -78,9 +78,10 @@ class StateWriter:
         return StagedRows(staged.rows, sent)
 
     def apply(self, staged: StagedRows) -> int:
-        """Write R9 for what was loaded; return how many keys it had.
+        """Apply the loaded rows by R9; return the number of keys.
 
-        Raises StateAhead when a row is at a later txid, or at this one where that cannot be.
+        Raise StateAhead if a row is at a later txid, or at the batch's txid although no earlier attempt can have written
+        there.
         """
         with self._naming():
             self._prepare()
@@ -91,10 +92,10 @@ class StateWriter:
         return staged.rows
 
     def _prepare(self) -> None:
-        """What comes before the upsert."""
+        """Do the work before the upsert."""
 
     def _check_left(self, written: int, rows: int) -> None:
-        """What it means that the upsert left rows alone."""
+        """Raise the error for rows left alone by the upsert."""
         execute(self.connection, "ROLLBACK TO before_state")
         self._check_ahead(self.statements.ahead(self.txid))
         self._check_kept_back(written, rows)
@@ -106,10 +107,10 @@ class StateWriter:
         )
 
     def _complete(self) -> None:
-        """What comes after the upsert."""
+        """Do the work after the upsert."""
 
     def _merge(self, staged: StagedRows) -> tuple[StagedRows, int]:
-        """Upsert; return what was loaded, one row a key, and how many rows were written."""
+        """Upsert; return the loaded rows, with one row for each key, and the number of written rows."""
         try:
             return staged, self._upsert(staged)
         except (psycopg2.errors.CardinalityViolation, psycopg2.errors.UniqueViolation):
@@ -118,7 +119,7 @@ class StateWriter:
         return staged, self._upsert(staged)
 
     def _upsert(self, staged: StagedRows) -> int:
-        """Return how many rows were written; `ROLLBACK TO before_state` takes them back."""
+        """Upsert; return the number of written rows. `ROLLBACK TO before_state` undoes the upsert."""
         fits = len(self.statements.keys) == 1 and staged.bytes <= INDEX_WALK_BYTES_MAX
         walk = fits and self._server_version >= INDEX_WALK_VERSION_MIN
         execute(self.connection, f"SAVEPOINT before_state; {INDEX_WALK if walk else INDEX_PROBES}")
@@ -126,7 +127,7 @@ class StateWriter:
         return self._write(self.statements.upsert(self.txid, walk=walk, merged=merged))
 
     def _write(self, upsert: str) -> int:
-        """Run the upsert; return how many rows were written."""
+        """Run the upsert; return the number of written rows."""
         return int(execute(self.connection, upsert).rowcount)
 
     @property
@@ -134,13 +135,13 @@ class StateWriter:
         return int(getattr(self.connection.connection.dbapi_connection, "server_version", 0))
 
     def _merged_by_python(self, *, walk: bool) -> str | None:
-        """Return the table with the staged rows after Python merged what PostgreSQL cannot; None: it can."""
+        """Return the table of the staged rows merged by Python. Return None if PostgreSQL can merge the rows."""
         if not self.statements.aggregate.by_python:
             return None
         return python_merge.merge_staged(self.connection, self.statements, walk=walk)
 
     def _collapse(self) -> int:
-        """Combine several staged rows of one key (R9); return how many rows are left."""
+        """Merge several staged rows of one key (R9); return the number of rows left."""
         self._run(self.statements.collapse(python_merge.once(self.connection, self.statements)))
         return int(execute(self.connection, f"SELECT count(*) FROM {self.statements.staged}").fetchone()[0])
 
@@ -159,7 +160,7 @@ class StateWriter:
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Context manager. Name batch and state in a BadRecord, and of a key that is too long for an index its beginning."""
+        """Context manager. Add the names of batch and state to a BadRecord, and the beginning of a key too long for an index."""
         with naming(f"{self.assignment.topology} {self.assignment.attempt}, state {self.name!r}"):
             try:
                 yield
@@ -184,7 +185,7 @@ class StateWriter:
 
 
 class LedgerWriter(StateWriter):
-    """In the ledger's own database, where no txid comes twice: with contributions."""
+    """Write to a state in the ledger's own database, where no txid comes twice: with contributions."""
 
     def _prepare(self) -> None:
         check_rights(self.connection, self.statements.aggregate)
@@ -204,15 +205,16 @@ class LedgerWriter(StateWriter):
 
     @property
     def _returns(self) -> bool:
-        """Whether a MERGE says what it changes, so that nothing has to be looked at before and after it."""
+        """Whether a MERGE returns changed rows: if so, no look before and after the MERGE is needed."""
         return self._server_version >= RETURNING_VERSION_MIN
 
 
 @dataclass(frozen=True, slots=True)
 class RestateWriter(StateWriter):
-    """In the ledger's own database, for a batch that takes the place of a version which has been replaced (R17).
+    """Write a restate to a state in the ledger's own database, after the old version has been replaced (R17).
 
-    `uncounted` are columns that joined after its position, and are null; unless `counts` the whole state did (R23).
+    `uncounted` are the columns that joined after the batch's position: they are null. If the whole state joined later,
+    `counts` is False (R23).
     """
 
     position: int
@@ -221,9 +223,9 @@ class RestateWriter(StateWriter):
     counts: bool = True
 
     def apply(self, staged: StagedRows) -> int:
-        """Contribute what was loaded, and fold the keys of both versions again; return how many keys there are.
+        """Contribute the loaded rows, and fold the keys of both versions again; return the number of keys.
 
-        Raises StateAhead when a row is at this txid or a later one.
+        Raise StateAhead if a row is at the batch's txid or a later txid.
         """
         refold = Refold(self.statements, self.txid, self.replaced)
         with self._naming():
@@ -259,21 +261,21 @@ class RestateWriter(StateWriter):
 
 
 class ApartWriter(StateWriter):
-    """In another database (R21), for a txid that is new there. What is removed can be given back."""
+    """Write to a state in another database (R21), for a txid new there. Removed values can be given back."""
 
     def _complete(self) -> None:
         self._run(self.statements.remove_apart(self.txid))
 
 
 class OpaqueReplay(ApartWriter):
-    """An earlier attempt of the txid has been there: what it wrote is taken back first."""
+    """Write after an earlier attempt of the txid: the earlier attempt's rows are taken back first."""
 
     def _prepare(self) -> None:
         self._run(self.statements.take_back(self.txid))
 
 
 class TransactionalReplay(ApartWriter):
-    """An earlier attempt of the txid has been there, with the same partials: its rows stay."""
+    """Write after an earlier attempt of the txid with the same partials: the rows stay."""
 
     def _prepare(self) -> None:
         self._check_ahead(self.statements.ahead(self.txid + 1))

@@ -1,4 +1,4 @@
-"""One module for each table of the ledger, or for what is locked in it.
+"""The tables of the ledger and their locks: a module for each.
 
 `definitions`, `batches`, `offsets`, `record_numbers`, `event_time`; `batch_lock` ends a commit that stands still.
 """

@@ -1,7 +1,7 @@
-"""Lock a batch's row; if a stalled commit of the same batch holds it, end that commit's session (R5).
+"""Lock a batch's row; if a stalled commit of the same batch holds the row, end the commit's session (R5).
 
-A commit cannot renew the lease that stands in the row it holds. What says that it is alive is its session: it works, or it
-has gone on between two looks at it.
+A commit holds the row with the lease, and cannot renew the lease. The commit's session shows life instead: the session works,
+or has gone on between two looks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 
 def commit_name(topology: str, attempt: TransactionAttempt) -> str:
-    """The application_name of a session while it commits this attempt."""
+    """Return the application_name of a session during the commit of an attempt."""
     name = f"txbatch commit {topology} {attempt}"
     if len(name.encode()) > _NAME_BYTES_MAX:
         name = f"txbatch commit {hashlib.sha256(topology.encode()).hexdigest()[:16]} {attempt}"
@@ -41,9 +41,9 @@ def commit_name(topology: str, attempt: TransactionAttempt) -> str:
 
 
 def begin_commit(connection: Connection, batch: Batch) -> None:
-    """Hold the topology as it is defined, together with other commits: the first lock of each, before the batch's (R1, R23).
+    """Lock the topology's definition, shared with other commits: the first lock of each commit, before the batch's (R1, R23).
 
-    Others see, until the transaction ends, whose commit this session is at work on.
+    Until the transaction ends, the session shows the attempt it commits.
     """
     of = {"topology": batch.topology, "name": commit_name(batch.topology, batch.attempt)}
     connection.execute(query("begin_commit"), of)
@@ -51,7 +51,7 @@ def begin_commit(connection: Connection, batch: Batch) -> None:
 
 @contextmanager
 def beating(connection: Connection) -> Iterator[None]:
-    """Context manager. Show in the session, in which nothing else is done, that this process is alive."""
+    """Context manager. Show in the otherwise idle session that the process is alive."""
     cursor = connection.connection.cursor()
 
     def beat() -> None:
@@ -63,11 +63,11 @@ def beating(connection: Connection) -> Iterator[None]:
 
 
 def locked_row(connection: Connection, topology: str, txid: int, run: Run | None) -> RowMapping | None:
-    """The batch's row, locked; None when there is no such batch.
+    """Return the batch's row, locked, or None if there is no batch.
 
-    Where an older commit of this very batch holds it for longer than PATIENCE_SECONDS, and then stands still for as long,
-    its session is ended by the run that it belongs to, and by anyone when its lease is over. After WAIT_SECONDS: LeaseHeld
-    for a commit that works, or whose lease lives; Unavailable when the row is held by someone else.
+    If an older commit of the same batch holds the row for longer than PATIENCE_SECONDS, and then stands still for as long,
+    the commit's session is ended: by the commit's own run, or by any run if the lease has expired. After WAIT_SECONDS, raise
+    LeaseHeld if the commit works or its lease lives, Unavailable if another session holds the row.
     """
     free = connection.execute(query("lock_free_batch"), {"topology": topology, "txid": txid}).mappings().first()
     if free is not None:
@@ -100,18 +100,18 @@ def _lock(connection: Connection, topology: str, txid: int, seconds: float) -> R
 
 
 class _Commit:
-    """The commit of a batch's newest attempt, as its session shows it to another that needs the row."""
+    """The commit of a batch's newest attempt, as shown by the commit's session to another session waiting for the row."""
 
     def __init__(self, connection: Connection, topology: str, txid: int, run: Run | None) -> None:
         self.connection, self.topology, self.txid, self.run = connection, topology, txid, run
         self.seen: set[tuple[object, ...]] = set()
 
     def look(self) -> None:
-        """Remember where its session stands now."""
+        """Remember how far the commit's session has come."""
         self.seen = set(self._standing())
 
     def end(self) -> None:
-        """End its session, if that may be done and it stands where it stood."""
+        """End the commit's session if permitted, and if the session has not gone on since the last look."""
         batch = self._batch()
         if batch["lease_live"] and (self.run is None or self.run.name != batch["lease_run"]):
             return
@@ -133,7 +133,7 @@ class _Commit:
         )
 
     def _standing(self) -> list[tuple[object, ...]]:
-        """The sessions that neither work nor wait for another, with how far they have come."""
+        """Return the sessions that neither work nor wait for another session, with how far they have come."""
         self.connection.execute(query("look_again"))
         rows = self.connection.execute(query("commit_sessions"), {"name": self._name()})
         return [tuple(row)[:-1] for row in rows if not row.works]

@@ -20,12 +20,12 @@ from txbatch.postgres.tables import batch_lock
 
 
 def one(connection: Connection, name: str, **parameters: Any) -> RowMapping:
-    """The single row of a named statement."""
+    """Return the single row of a named statement."""
     return connection.execute(query(name), parameters).mappings().one()
 
 
 def batch_from(row: RowMapping) -> Batch:
-    """A batch as it was read."""
+    """Return a batch by its row."""
     return Batch(
         topology=row["topology"],
         txid=row["txid"],
@@ -49,14 +49,14 @@ def batch_from(row: RowMapping) -> Batch:
 
 
 def batch(connection: Connection, topology: str, txid: int) -> Batch:
-    """One batch; UnknownName when there is none."""
+    """Return one batch. Raise UnknownName if the ledger has no such batch."""
     return _known(
         connection.execute(query("batch"), {"topology": topology, "txid": txid}).mappings().first(), topology, txid
     )
 
 
 def lock_batch(connection: Connection, topology: str, txid: int, run: Run | None = None) -> Batch:
-    """One batch, locked, for this run; raises as `batch_lock.locked_row`, and UnknownName when there is none."""
+    """Return one batch, locked for a run. Raise the errors of `batch_lock.locked_row`, and UnknownName if there is none."""
     return _known(batch_lock.locked_row(connection, topology, txid, run), topology, txid)
 
 
@@ -67,7 +67,7 @@ def _known(row: RowMapping | None, topology: str, txid: int) -> Batch:
 
 
 def topology_row(connection: Connection, topology: str) -> RowMapping:
-    """A topology's row, without a lock; UnknownName when there is none."""
+    """Return a topology's row, without a lock. Raise UnknownName if the topology is unknown."""
     row = connection.execute(query("topology"), {"topology": topology}).mappings().first()
     if row is None:
         raise unknown_topology(topology)
@@ -75,12 +75,12 @@ def topology_row(connection: Connection, topology: str) -> RowMapping:
 
 
 def unknown_topology(topology: str) -> UnknownName:
-    """The error for a topology that is not there."""
+    """Return the error for an unknown topology."""
     return UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
 
 
 def lock_topology(connection: Connection, topology: str) -> RowMapping:
-    """A topology's row, locked; UnknownName when there is none."""
+    """Return a topology's row, locked. Raise UnknownName if the topology is unknown."""
     row = connection.execute(query("lock_topology"), {"topology": topology}).mappings().first()
     if row is None:
         raise unknown_topology(topology)
@@ -88,12 +88,12 @@ def lock_topology(connection: Connection, topology: str) -> RowMapping:
 
 
 def batches(connection: Connection, name: str, **parameters: Any) -> tuple[Batch, ...]:
-    """The batches that a named statement finds."""
+    """Return the batches found by a named statement."""
     return tuple(batch_from(row) for row in connection.execute(query(name), parameters).mappings())
 
 
 def heads(connection: Connection, topology: str, runs: Sequence[Run]) -> list[Head]:
-    """How things stand for each of these runs."""
+    """Return the topology's head for each run."""
     pending = batches(connection, "open_batches", topology=topology)
     of_keys = {"topology": topology, "keys": [run.key for run in runs]}
     own = {row["asked"]: batch_from(row) for row in connection.execute(query("batches_of_keys"), of_keys).mappings()}
@@ -111,7 +111,7 @@ def heads(connection: Connection, topology: str, runs: Sequence[Run]) -> list[He
 
 
 def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, dict[str, Metadata]]:
-    """Last ranges by stream and partition."""
+    """Return the last ranges by stream and partition."""
     found: dict[str, dict[str, Metadata]] = {}
     for row in connection.execute(query(name), parameters).mappings():
         found.setdefault(row["stream"], {})[row["partition"]] = row["metadata"]
@@ -119,13 +119,13 @@ def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, d
 
 
 def order(connection: Connection, planned: Batch) -> tuple[int | None, int | None, dict[str, dict[str, Metadata]]]:
-    """Return what a batch must continue: the lowest open txid below it, the last committed one, and the offsets (R6)."""
+    """Return a batch's predecessors: the lowest open txid below, the last committed txid, and the offsets to continue (R6)."""
     found = one(connection, "neighbours", topology=planned.topology, txid=planned.txid)
     return found["open_before"], found["last_committed"], offsets_of(connection, planned)
 
 
 def version(connection: Connection, topology: str, txid: int) -> PositionVersion:
-    """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+    """Return the current version of a txid's position. Raise UnknownName if the txid is unknown."""
     asked = batch(connection, topology, txid)
     first = asked if asked.position == txid else batch(connection, topology, asked.position)
     found = batches(connection, "current_version", topology=topology, position=asked.position)
@@ -141,7 +141,7 @@ def version(connection: Connection, topology: str, txid: int) -> PositionVersion
 
 
 def windows_left(connection: Connection, topology: str) -> dict[str, Left]:
-    """Return by state which windows have left it, of those that some have (R30)."""
+    """Return, by state, the windows that have left the state (R30)."""
     found = connection.execute(query("windows_left"), {"topology": topology})
     return {
         row.state: Left(KeptWindows.from_json(row.kept), row.left_before, row.txid, row.windows, row.records)
@@ -150,7 +150,7 @@ def windows_left(connection: Connection, topology: str) -> dict[str, Left]:
 
 
 def rebuilt(topology: str, row: RowMapping) -> tuple[BatchPlan, dict[str, dict[str, ReadPartition]]] | None:
-    """Return the plan by which the newest rebuild that has swapped counted a version, and what that read; None: none did."""
+    """Return the plan and the read partitions by which the newest swapped rebuild counted a version. Return None if none did."""
     if row["metadata"] is None:
         return None
     read = {
@@ -161,7 +161,7 @@ def rebuilt(topology: str, row: RowMapping) -> tuple[BatchPlan, dict[str, dict[s
 
 
 def read_by(connection: Connection, of: Batch) -> dict[str, dict[str, ReadPartition | None]]:
-    """Return what a final batch read of each partition that it planned; None: nothing."""
+    """Return the part a final batch read of each planned partition; None: nothing."""
     found: dict[str, dict[str, ReadPartition | None]] = {}
     for stream, planned in of.plan.streams.items():
         parameters = {"stream": stream, "partitions": list(planned.ranges)}
@@ -175,12 +175,12 @@ def _read(row: Any) -> ReadPartition | None:
 
 
 def last_txid(connection: Connection, topology: str) -> int:
-    """The highest txid ever given, 0 before the first."""
+    """Return the highest txid ever given; 0 before the first."""
     return int(connection.execute(query("last_txid"), {"topology": topology}).scalar_one())
 
 
 def offsets_of(connection: Connection, planned: Batch) -> dict[str, dict[str, Metadata]]:
-    """Last ranges of the partitions that a batch names."""
+    """Return the last ranges of a batch's partitions."""
     found: dict[str, dict[str, Metadata]] = {}
     for stream, plan in planned.plan.partitioned.items():
         if plan.partitions:
@@ -190,7 +190,7 @@ def offsets_of(connection: Connection, planned: Batch) -> dict[str, dict[str, Me
 
 
 def newest_attempt(connection: Connection, of: Batch) -> tuple[Assignment, Manifest | None]:
-    """The newest attempt of a batch, and its manifest if it has one; UnknownName before the first attempt."""
+    """Return the newest attempt of a batch, and its manifest or None. Raise UnknownName before the first attempt."""
     row = (
         connection.execute(query("attempt"), {"topology": of.topology, "txid": of.txid, "attempt_id": of.fence})
         .mappings()

@@ -1,4 +1,4 @@
-"""What the ledger keeps of a topology's definition, and whether it is still that (R23)."""
+"""The stored definition of a topology, and the check against the topology as now defined (R23)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from txbatch.postgres.database.queries import query
 
 
 def check(connection: Connection, topology: Topology, job: str | None = None) -> KnownTopology:
-    """Return what is known of a topology, which is nothing else than is defined now; `job` is where.
+    """Return the stored topology, if the definition is still the same; `job` is the file of the definition.
 
-    SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise.
+    Raise SchemaMismatch if the topology or a state's name is stored with another definition.
     """
     stored = known(connection, topology)
     try:
@@ -40,7 +40,7 @@ def check(connection: Connection, topology: Topology, job: str | None = None) ->
 
 
 def rebuilt_now(connection: Connection, topology: str) -> str | None:
-    """Return which rebuild of the topology runs, and how far it is; None when none does."""
+    """Return the running rebuild of the topology and its progress, as a text. Return None if no rebuild runs."""
     running = connection.execute(query("running_rebuild"), {"topology": topology}).mappings().first()
     if running is None:
         return None
@@ -53,7 +53,7 @@ def rebuilt_now(connection: Connection, topology: str) -> str | None:
 
 
 def known(connection: Connection, topology: Topology) -> KnownTopology:
-    """Return what the ledger knows of a topology, and of who has the names of its states."""
+    """Return the ledger's facts on a topology, and the owners of its states' names."""
     name = name_of(connection, topology)
     names = {"topology": name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
     found = _known(name, connection.execute(query("definition"), names).mappings().one())
@@ -61,7 +61,7 @@ def known(connection: Connection, topology: Topology) -> KnownTopology:
 
 
 def name_of(connection: Connection, topology: Topology) -> str:
-    """Return the name by which the ledger has the history of a topology: its own, or the one that it had."""
+    """Return the name of a topology's history in the ledger: the present name, or the former name."""
     if topology.was is None or topology.was == topology.name:
         return topology.name
     names = {"topology": topology.name, "was": topology.was}
@@ -70,7 +70,7 @@ def name_of(connection: Connection, topology: Topology) -> str:
 
 
 def check_name(connection: Connection, topology: Topology, job: str) -> None:
-    """UnknownName for a topology whose history still has the name that the topology had; `job` is its file."""
+    """Raise UnknownName if a topology's history still has the topology's former name; `job` is the topology's file."""
     if (name := name_of(connection, topology)) != topology.name:
         raise UnknownName(
             f"no topology {topology.name!r} is known yet: the job says was={name!r}, and {name!r} is its name until "
@@ -79,13 +79,13 @@ def check_name(connection: Connection, topology: Topology, job: str) -> None:
 
 
 def store(connection: Connection, topology: Topology, job: str) -> None:
-    """Keep the definition of a topology whose row is locked; SchemaMismatch when its history is another's."""
+    """Store the definition of a topology whose row is locked. Raise SchemaMismatch if the history has another definition."""
     stored = check(connection, topology, job)
     connection.execute(query("update_topology"), row(topology, job, stored))
 
 
 def row(topology: Topology, job: str, stored: KnownTopology) -> dict[str, Any]:
-    """What the ledger keeps of it, given what it had."""
+    """Return the ledger's row of a topology, given the row before."""
     watermarks, keep = stream_watermarks(topology, stored), policy(topology)
     return {
         "topology": topology.name,

@@ -1,6 +1,4 @@
-"""The event time of the ledger in PostgreSQL (R25, R26, R28): read under its locks, decided by `core.protocol.event_time`,
-written.
-"""
+"""The ledger's event time in PostgreSQL (R25, R26, R28): read under locks, ask `core.protocol.event_time`, write."""
 
 from __future__ import annotations
 
@@ -27,12 +25,12 @@ def marks(connection: Connection, topology: str) -> Marks:
 
 
 def closed_to(connection: Connection, topology: str) -> Marks:
-    """Return up to when the windows of each state are closed since the last commit of its topology."""
+    """Return, by state, the time up to which windows are closed as of the topology's last commit."""
     return connection.execute(query("closed_to"), {"topology": topology}).scalar() or {}
 
 
 def pin(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) -> list[RunPlan]:
-    """Return plans that say by which watermarks their records are late; a restate has those of its position.
+    """Return plans with the watermarks by which their records are late; a restate has its position's watermarks.
 
     No commit closes windows until the transaction ends (R26).
     """
@@ -44,17 +42,17 @@ def pin(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) ->
 
 
 def let_plan(connection: Connection, topology: str) -> None:
-    """Wait until no commit closes windows, and let none do so until the transaction ends (R26).
+    """Wait until no commit closes windows, and keep commits from closing windows until the transaction ends (R26).
 
-    After this the transaction takes no lock that a commit holds.
+    Afterwards the transaction takes no lock that a commit holds.
     """
     connection.execute(query("let_plan"), {"topology": topology})
 
 
 def commit(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest, ranges: list[Ended]) -> None:
-    """Write where the watermarks are once this batch is committed, which windows it closes, and how many were late or ahead.
+    """Write the batch's watermarks, the windows the batch closes, and how many records were late or ahead.
 
-    `ranges` are those that it read. A restate moves no watermark, and closes nothing.
+    `ranges` are the ranges the batch read. A restate moves no watermark, and closes nothing.
     """
     watermarks = topology.watermarks
     if not watermarks:
@@ -79,7 +77,7 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
 
 
 def _open_plans(connection: Connection, topology: Topology, batch: Batch) -> list[Marks]:
-    """Return the watermarks of the other plans that may still count for the first time."""
+    """Return the watermarks of all other plans that may still count for the first time."""
     names = {"topology": batch.topology, "txid": batch.txid}
     found = connection.execute(query("open_watermarks"), names)
     plans = (BatchPlan({}, watermark=row.watermark or {}, planned_at=row.planned_at) for row in found)
@@ -87,7 +85,7 @@ def _open_plans(connection: Connection, topology: Topology, batch: Batch) -> lis
 
 
 def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str, list[int | None]]:
-    """Return the largest time of each partition that the batch read, with what was read of it before."""
+    """Return, by stream, the largest time in each partition the batch read, with earlier reads of the partition."""
     found: dict[str, list[int | None]] = {}
     for stream, planned in batch.plan.streams.items():
         read = {

@@ -1,4 +1,4 @@
-"""What a final batch read of each partition, and where the next one starts."""
+"""The part of each partition that a final batch read, and the start of the next part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Ended = dict[str, Any]
 
 
 def read(manifest: Manifest, planned_at: datetime) -> Callable[[str, str], Outcome]:
-    """Return what tells an outcome as the manifest of a batch does: read, or a hole (R13). Times count up to its plan (R25)."""
+    """Return a function from partition to outcome, by a batch's manifest: read, or a hole (R13).
+
+    The latest time is at most the time of the plan (R25).
+    """
 
     def outcome(stream: str, partition: str) -> Outcome:
         found = manifest.streams.get(stream, {}).get(partition)
@@ -37,7 +40,7 @@ def read(manifest: Manifest, planned_at: datetime) -> Callable[[str, str], Outco
 
 
 def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
-    """Return what tells an outcome of a batch whose records are given up: skipped, but for what it could not ask (R16)."""
+    """Return a function from partition to outcome for a batch given up: skipped, or unreadable as planned (R16)."""
     plans = batch.plan.streams
 
     def outcome(stream: str, partition: str) -> Outcome:
@@ -49,9 +52,10 @@ def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
 
 
 def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], Outcome]) -> list[Ended]:
-    """Write what became of each range of the batch, and return it; the next batch starts after all but the unreadable ones.
+    """Write the outcome of each range of the batch, and return the outcomes.
 
-    A restate moves nothing: what comes next does not depend on what is counted again (R17).
+    The next batch starts after all ranges but the unreadable. A restate moves no offset: the next batch does not depend on a
+    batch counted again (R17).
     """
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
     ranges: list[Ended] = []
@@ -72,7 +76,7 @@ def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], O
 
 
 def note_missed(connection: Connection, batch: Batch) -> None:
-    """Note that an ordinary batch is aborted: what it was to read is behind until another one reads it (R25)."""
+    """Note that an ordinary batch is aborted: the batch's partitions are behind until another batch reads them (R25)."""
     if batch.kind is BatchKind.ORDINARY:
         ids = {"topology": batch.topology, "txid": batch.txid}
         named = ((stream, each) for stream, planned in batch.plan.partitioned.items() for each in planned.ranges)

@@ -1,4 +1,4 @@
-"""What the ledger tells of its states to topologies that read them (R26).
+"""States of the ledger as sources of other topologies (R26).
 
 Read `upstream`, `cuts`, then `closed_sessions`.
 """

@@ -1,7 +1,7 @@
-"""Sessions that a batch closed, as of its closing, found by the index on the last times of pieces (R26, R27).
+"""Sessions closed by a batch, as of their closing, found by the index on the last times of pieces (R26, R27).
 
-What else there was of the keys of these is found by key. Whether a session had been closed before is asked, by
-`core.upstream.closed_sessions`, only of those that something changed behind what was closed then.
+Other versions of the sessions' keys are found by key. `core.upstream.closed_sessions` decides whether a session had been
+closed before. The question arises only for sessions changed behind the time closed by then.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ CHANGED_BEHIND = "_txbatch_changed_behind"
 
 @dataclass(frozen=True)
 class ClosedSessions:
-    """Those of a state, in the schema `reports` of a generation; the last of the `keys` is the start, `end` is the last time.
+    """The closed sessions of a state, in the schema `reports` of a generation. `end` is the column of the last time.
 
-    `before` are the generations of earlier cuts, each by its last cut and its schema, None where it had no such sessions.
+    The last of the `keys` is the start. `before` are the generations of earlier cuts: the last cut of each, and its schema or
+    None, if the generation had no such sessions.
     """
 
     connection: Connection
@@ -40,14 +41,17 @@ class ClosedSessions:
     touching: bool = True
 
     def rows(self, shown: str) -> str:
-        """Return the SQL of those that end from `first` to before `end`, of what `shown` selects: the state as of `cut`."""
+        """Return the SQL of the sessions in `shown` that end from `first` to before `end`.
+
+        `shown` selects the state as of `cut`.
+        """
         end = _quoted(self.end)
         ended = f"SELECT {self._others('v')} FROM {self._versions} v WHERE {_within(f'v.{end}')} AND v.txid <= %(cut)s"
         also = f"{self._changed_behind()} AS {_quoted(CHANGED_BEHIND)}"
         return f"SELECT s.*, {also} FROM {self._of_keys(ended, shown)} WHERE {_within(f's.{end}')}"
 
     def changed(self, shown: str) -> str:
-        """Return the SQL of those that end at `first` or later, and in which something changed behind, since the cut `since`."""
+        """Return the SQL of sessions that end at `first` or later and changed behind the closed time since the cut `since`."""
         of, replaced = f"SELECT {self._others('v')} FROM {self._versions} v WHERE v.txid", self._replaced()
         came = f"{of} > %(since)s AND v.txid <= %(cut)s AND {self._behind()}"
         gone = f"{of} = ANY (ARRAY({replaced} AND b.replaced_by > %(since)s))"
@@ -62,7 +66,7 @@ class ClosedSessions:
         return listed(f"{row}.{_quoted(each)}" for each in self.keys[:-1])
 
     def _of_keys(self, keys: str, shown: str) -> str:
-        """What of `shown` has these keys, but for the start; all of it where there is no other key."""
+        """Return the SQL of the rows of `shown` with the keys, without the start; all rows if there is no key but the start."""
         if len(self.keys) == 1:
             return f"({shown}) s"
         # OFFSET 0: each key by a search of its own, for which the planner must not make one join of all.
@@ -71,9 +75,9 @@ class ClosedSessions:
         return f"({asked}) c CROSS JOIN LATERAL (SELECT * FROM ({shown}) a WHERE {same} OFFSET 0) s"
 
     def closed_since(self, gap: int, cut: int, since: int, row: Mapping[str, Any]) -> int | None:
-        """Return the first cut, from `since` on, as of which something of a session, a row by names, was closed.
+        """Return the first cut, from `since` on, as of which a part of a session was closed; `row` is the session, by names.
 
-        None: nothing was before the cut as of which it is the session.
+        Return None if no part was closed before the cut of the session.
         """
         if not row[CHANGED_BEHIND]:
             return None
@@ -86,10 +90,11 @@ class ClosedSessions:
         return first_closed(session, own, cut, Asked(gap, self._closings, since, self.touching), before)
 
     def _changed_behind(self) -> str:
-        """Whether a version that begins within the session was replaced, or begins before what was closed when it came.
+        """Return the SQL condition for a session with a change behind the closed time.
 
-        Or, of what is `touching`, whether one that begins before the session and reaches into it was replaced, or an earlier
-        generation had anything there.
+        The condition is true if a version that begins within the session was replaced, or begins before the time closed when
+        the version came; if an earlier generation had a version there; and, if `touching`, if a version that reaches into the
+        session from before was replaced.
         """
         start, end = (_quoted(each) for each in (self.keys[-1], self.end))
         same = "".join(f"v.{each} = s.{each} AND " for each in map(_quoted, self.keys[:-1]))
@@ -108,12 +113,12 @@ class ClosedSessions:
         return f"({' OR '.join([own, *([of_earlier] if self.touching else []), *before])})"
 
     def _replaced(self) -> str:
-        """The txids that were replaced as of the cut."""
+        """Return the SQL of the txids replaced as of the cut."""
         topology = escape_percent(pg_text(self.of.topology))
         return f"SELECT b.txid FROM txbatch.batch b WHERE b.topology = {topology} AND b.replaced_by <= %(cut)s"
 
     def _behind(self) -> str:
-        """Whether a version `v` begins before what was closed when it came."""
+        """Return the SQL condition that a version `v` begins before the time closed when the version came."""
         topology, state = escape_percent(pg_text(self.of.topology)), escape_percent(pg_text(self.of.state))
         closed_to = (
             f"SELECT (b.closed_to ->> {state})::bigint FROM txbatch.batch b WHERE b.topology = {topology} AND b.txid < v.txid "
@@ -122,7 +127,7 @@ class ClosedSessions:
         return f"v.{_quoted(self.keys[-1])} < timestamptz 'epoch' + ({closed_to}) * interval '1 microsecond'"
 
     def _versions_of(self, row: Mapping[str, Any], cut: int, view: str) -> Iterator[SessionVersion]:
-        """Yield all versions of the key of a row, up to a cut, of those that a view has."""
+        """Yield all versions of a row's key in a view, up to a cut."""
         others = range(len(self.keys) - 1)
         given = {f"k{n}": row[self.keys[n]] for n in others} | {"cut": cut}
         same = "".join(f"v.{_quoted(self.keys[n])} = %(k{n})s AND " for n in others)
@@ -137,7 +142,7 @@ class ClosedSessions:
 
     @cached_property
     def _closings(self) -> list[tuple[int, int]]:
-        """The commits that say up to when sessions are closed, by txid."""
+        """The commits with the time up to which sessions are closed, by txid."""
         given = {"topology": self.of.topology, "state": self.of.state}
         return [(row.txid, row.closed_to) for row in self.connection.execute(query("upstream_closed_to"), given)]
 

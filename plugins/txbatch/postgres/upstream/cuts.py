@@ -1,4 +1,4 @@
-"""What a state was as of a cut, and what changed from one to another, as SQL: by the functions of `report`."""
+"""The rows of a state as of a cut, and the changes between two cuts, as SQL: by the functions of `report`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _ROWS_AHEAD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """What a state was, as SQL: of each cut by the generation that has it."""
+    """The past of a state, as SQL: each cut by the generation that has the cut."""
 
     connection: Connection
     of: UpstreamState
     jobs: Jobs
 
     def changes(self, range_: Metadata) -> tuple[Sequence[str], str]:
-        """Return the columns of what changed between two cuts, and its SQL, by the parameters `start` and `end`."""
+        """Return the columns of the changes between two cuts, and the SQL of the changes, by the parameters `start` and `end`."""
         start, end = range_["start"], range_["end"]
         within, replaced = within_generation(self.of, start, end), replaced_with(self.of, start)
         if within and (own := self._own(replaced)):
@@ -86,7 +86,7 @@ class Cuts:
         return names, f"SELECT {columns} FROM ({before}) b FULL JOIN ({after}) a ON {same} WHERE {differ}"
 
     def _went(self, replaced: Replaced, keys: Sequence[str]) -> str:
-        """Return the SQL of the txid by which a key `b` went, as what changed in the generation that counts says it."""
+        """Return the SQL of the txid by which a key `b` was removed, as in the changes of the current generation."""
         if "sessions" in (defined_by(self.of, replaced) or {}):
             return ""  # of one that is no more nobody knows
         topology, versions = pg_text(self.of.topology), pg_name(versions_name(self.of.state))
@@ -98,7 +98,7 @@ class Cuts:
         )
 
     def as_of(self, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
-        """Return the keys and values of the state as of a cut, and the SQL of its rows; empty where there were none."""
+        """Return the keys and values of the state as of a cut, and the SQL of the rows; empty if the state did not exist."""
         replaced = replaced_with(self.of, txid)
         columns = defined_by(self.of, replaced)
         if not txid or columns is None:
@@ -109,7 +109,7 @@ class Cuts:
         return *shown_names(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
 
     def _there(self, shown: str, columns: Sequence[str], range_: Metadata) -> str:
-        """Return the SQL of those rows that retention has taken away in the generation of neither cut: their windows, or them."""
+        """Return the SQL of `shown` without windows or records that retention removed in the generation of a cut."""
         told = [
             f"{_quoted(by)} >= timestamptz 'epoch' + {before:d} * interval '1 microsecond'"
             for by, before in left_between(self.of, range_["start"], range_["end"])
@@ -122,7 +122,7 @@ class Cuts:
         return f"SELECT * FROM ({shown}) t WHERE {' AND '.join(told)}" if told else shown
 
     def closed(self, closing: Closing, cut: int, range_: Metadata, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield these columns of the windows a batch closed, as of a cut; of sessions those that were not closed before."""
+        """Yield the given columns of the windows a batch closed, as of a cut. Sessions closed before are left out."""
         keys, _, shown = self.as_of(cut, "cut")
         if not shown:
             return
@@ -144,9 +144,9 @@ class Cuts:
                 yield row[: len(columns)]
 
     def reopened(self, closing: Closing, range_: Metadata) -> int | None:
-        """Return the first cut, of those a range asks, as of which something was closed in a session that is open at its end.
+        """Return the first cut of a range as of which a part of a session was closed that is open at the range's end.
 
-        `closing` is the last one up to that.
+        `closing` is the last closing up to the range's end.
         """
         cut, since = range_["end"], asked_since(range_)
         keys, _, shown = self.as_of(cut, "cut")
@@ -169,7 +169,10 @@ class Cuts:
         return ClosedSessions(self.connection, self.of, reports, keys, closing.key, before, touching)
 
     def _own(self, replaced: Replaced | None) -> OwnPast | None:
-        """Return what folds it where Python of its job merges values; TerminalError where that is not at hand."""
+        """Return the fold of the state's past if the job's Python merges values; otherwise None.
+
+        Raise TerminalError if the job is not available.
+        """
         columns = defined_by(self.of, replaced) or {}
         aggregate = check_merged(self.of.state, self.of.topology, columns, self.jobs)
         if aggregate is None:
@@ -180,7 +183,10 @@ class Cuts:
 def streamed(
     connection: Connection, state: str, columns: Sequence[str], rows: str, given: Mapping[str, int]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield these columns of what some SQL selects of a state, without all of it in memory; SchemaMismatch where it cannot."""
+    """Yield the given columns of the rows that SQL selects of a state, without all rows in memory.
+
+    Raise SchemaMismatch if the columns do not fit.
+    """
     statement = f"SELECT {escape_percent(listed(map(pg_name, columns)))} FROM ({rows}) c"
     ahead = {
         "stream_results": True,
@@ -197,7 +203,7 @@ def streamed(
 
 
 def shown_names(columns: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
-    """Return the keys and the values of a state, as reports show it; none of one that is not there."""
+    """Return the keys and the values of a state, as in reports; empty if the state does not exist."""
     if columns is None:
         return [], []
     return [name for name, _ in columns["keys"]], [*columns["aggregates"]]

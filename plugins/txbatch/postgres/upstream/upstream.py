@@ -1,4 +1,4 @@
-"""States as sources of other topologies, in PostgreSQL: what changed from one txid to another, by the functions of `report`."""
+"""States as sources of other topologies, in PostgreSQL: the changes between two txids, by the functions of `report`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from txbatch.postgres.upstream.cuts import Cuts, shown_names, streamed
 
 
 class PostgresUpstream:
-    """`core.upstream.upstream.Upstream` on a ledger. Each method is one transaction, which sees one state of things.
+    """`core.upstream.upstream.Upstream` on a ledger. Each method is one transaction with one snapshot.
 
-    `jobs` has those whose Python merges values.
+    `jobs` has the jobs whose Python merges values.
     """
 
     def __init__(self, engine: Engine, jobs: Jobs = no_jobs) -> None:
         self.engine, self.jobs = engine.execution_options(isolation_level="REPEATABLE READ"), jobs
 
     def known(self, state: str) -> UpstreamState:
-        """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+        """Return how far a state is. Raise UnknownName if the state is unknown, TerminalError if the state's past is not kept."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
             check_merged(state, found.topology, found.defined, self.jobs)
@@ -57,7 +57,7 @@ class PostgresUpstream:
             return readers(connection)
 
     def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
+        """Yield the given columns of the changes in a range of cuts, a row per key. Raise RecordsGone if a cut is not kept."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
             check_same(found, range_)
@@ -68,12 +68,12 @@ class PostgresUpstream:
             yield from streamed(connection, state, columns, changed, {"start": range_["start"], "end": range_["end"]})
 
     def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
-        """Return the batches that closed windows of a state, of those of a range; by their txids."""
+        """Return the batches in a range that closed windows of a state, by txid."""
         with transaction(self.engine) as connection:
             return [closing for closing, _ in _closings(connection, known(connection, state), range_)]
 
     def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield these columns of the windows that a range of cuts closed, as of their closing."""
+        """Yield the given columns of the windows closed in a range of cuts, as of their closing."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
             check_same(found, range_)
@@ -85,14 +85,14 @@ class PostgresUpstream:
                 yield from cuts.closed(closing, cut, range_, columns)
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
-        """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
+        """Return the first cut as of which a part of a session was closed that is open at the range's end, or None."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
             (*_, (closing, _)) = _closings(connection, found, range_)
             return Cuts(connection, found, self.jobs).reopened(closing, range_)
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
-        """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+        """Return the columns that a state shows as of a cut, each with its aggregate; keys have no aggregate."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
             columns = defined_by(found, replaced_with(found, txid) if txid else None) or {
@@ -102,20 +102,20 @@ class PostgresUpstream:
             return shown_columns(columns)
 
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield these columns of a state as of a cut, a row per key."""
+        """Yield the given columns of a state as of a cut, a row per key."""
         with transaction(self.engine) as connection:
             *_, shown = Cuts(connection, known(connection, state), self.jobs).as_of(txid, "txid")
             if shown:
                 yield from streamed(connection, state, columns, shown, {"txid": txid})
 
     def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
-        """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
+        """Return the positions counted, or counted again, after a txid, each with the last txid that counted it; by txid."""
         with transaction(self.engine) as connection:
             found = connection.execute(query("upstream_positions"), {"state": state, "after": after})
             return [(row.position, row.txid) for row in found]
 
     def counted_in_left(self, state: str, range_: Metadata) -> int | None:
-        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+        """Return the first txid of a range that may have counted in windows brought back by a rebuild, or None."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
             replaced = replaced_with(found, range_["start"])
@@ -128,7 +128,7 @@ class PostgresUpstream:
             return next((row.txid for row in plans if may_count_in(BatchPlan.from_json(row.metadata), left)), None)
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield these columns of the records that a state keeps of a position, as they are when the first is asked for."""
+        """Yield the given columns of a position's records in a state, as of the first request for a record."""
         with transaction(self.engine) as connection:
             kept = (
                 f"SELECT * FROM {escape_percent(CURRENT.state(state))} WHERE batch = %(position)s ORDER BY record, copy"
@@ -137,7 +137,7 @@ class PostgresUpstream:
 
 
 def known(connection: Connection, state: str) -> UpstreamState:
-    """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+    """Return how far a state is. Raise UnknownName if the state is unknown, TerminalError if the state's past is not kept."""
     row = connection.execute(query("upstream_state"), {"state": state}).mappings().first()
     if row is None:
         raise UnknownName(f"no state {state!r} is known: run the job that makes it first; `txbatch status` lists them")
@@ -187,20 +187,20 @@ def _left(kept: Mapping[str, Any], before: int, txid: int = 0) -> tuple[str, int
 
 
 def _closings(connection: Connection, of: UpstreamState, range_: Metadata) -> list[tuple[Closing, int]]:
-    """Return the batches that closed the windows which a range has, each with the cut as of which these are read."""
+    """Return the batches that closed the windows of a range, each with the cut as of which the windows are read."""
     given = {"topology": of.topology, "state": of.state, "after": first_closed(range_), "until": range_["end"]}
     found = [Closing(*row) for row in connection.execute(query("upstream_closings"), given)]
     return closings_of_range(of, range_, found)
 
 
 def _columns_of_closed(connection: Connection, state: str) -> tuple[str, ...]:
-    """Return the columns of a state's windows once they are closed; none where none of them closes."""
+    """Return the columns of a state's closed windows; empty if no window closes."""
     found = connection.execute(query("report_functions"), {"names": [closings_name(state)]}).mappings().first()
     return tuple(name for name, _ in found["columns"][2:]) if found else ()
 
 
 def readers(connection: Connection) -> list[UpstreamReader]:
-    """Return all streams that read a state, with the cuts that each needs."""
+    """Return all streams that read a state, each with the cuts the stream needs."""
     found = connection.execute(query("upstream_readers"))
     return [
         UpstreamReader(row.topology, row.state, row.owner, frozenset(row.needs), row.between, frozenset(row.opened))
@@ -209,7 +209,7 @@ def readers(connection: Connection) -> list[UpstreamReader]:
 
 
 def looked_up(connection: Connection) -> list[UpstreamReader]:
-    """Return which states open batches look up in, with the cuts that they need."""
+    """Return the states that open batches look up in, with the cuts the batches need."""
     found = connection.execute(query("looked_up"))
     return [
         UpstreamReader(row.topology, row.state, row.owner, frozenset(row.needs), opened=frozenset([0])) for row in found
