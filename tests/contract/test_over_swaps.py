@@ -17,7 +17,7 @@ from support import LogSpout, code, run, word_count
 
 from txbatch import Count, OpaqueState, StateSpout, Topology
 from txbatch.core.corrections.rebuild import Swapped
-from txbatch.core.errors import ChangeTooEarly, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.errors import ChangeTooEarly, ReadersBehind, RecordsGone, SchemaMismatch, TerminalError
 
 pytestmark = pytest.mark.rule("R23")
 
@@ -119,7 +119,7 @@ def test_a_value_keeps_its_name_until_what_a_rebuild_replaced_is_dropped(backing
         ChangeTooEarly, match=r"keep their names while what they were before rebuild .* and so do their values"
     ):
         of.ledger.change(changed, JOB, "a test")
-    with pytest.raises(ChangeTooEarly, match="topology 'reader' has read state 'visits' as it was before a rebuild"):
+    with pytest.raises(ReadersBehind, match="topology 'reader' has read state 'visits' as it was before a rebuild"):
         backing.rebuilds.drop_past("visits")
     of.counts("2", a=[80])
     assert reader.reads("b") == [(at(60), 1, 2)]

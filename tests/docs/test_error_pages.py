@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,13 +18,51 @@ import txbatch.local.airflow_api
 import txbatch.spark.failures  # noqa: F401 (each of these modules has classes of errors)
 from txbatch.cli.explain import read_pages
 from txbatch.cli.main import main
-from txbatch.core.errors import TxbatchError
+from txbatch.core.errors import DefinitionError, TerminalError, TransientError, TxbatchError
 
 ROOT = Path(__file__).parents[2]
 PAGES = read_pages()
 HEADING = re.compile(r"## (TX\d{3}) (\w+) \(([a-z ]+)\)")
 # The paragraphs of a page, in their order; the last but one is left out where nothing else helps.
 PARAGRAPHS = ("What happened.", "Is any number wrong?", "Do this.", "If that does not help.", "Why.")
+
+# Bases of classes with a situation each, and what a job's own code raises.
+GENERIC = frozenset(each.__name__ for each in (TxbatchError, TerminalError, TransientError, DefinitionError))
+MODULES = sorted((ROOT / "plugins").rglob("*.py"))
+# Calls that ask for the class of an error, and make none.
+ASKING = frozenset({"isinstance", "issubclass", "suppress"})
+
+
+def name_of(node: ast.expr | None) -> str:
+    """Return the last name of a class as code has it: `TerminalError`, `errors.TerminalError`; "" for other expressions."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def made(code: ast.AST) -> Iterator[str]:
+    """Yield the names of classes that code calls, or raises as they are."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.Call):
+            yield name_of(node.func)
+        elif isinstance(node, ast.Raise):
+            yield name_of(node.exc)
+
+
+def given(code: ast.AST) -> Iterator[str]:
+    """Yield the names that code calls, raises or passes: as an argument, of a choice between two, in a table, as a result."""
+    yield from made(code)
+    for node in ast.walk(code):
+        match node:
+            case ast.Call() if name_of(node.func) not in ASKING:
+                found: list[ast.expr | None] = [*node.args, *(each.value for each in node.keywords)]
+            case ast.IfExp():
+                found = [node.body, node.orelse]
+            case ast.Dict():
+                found = [*node.values]
+            case ast.Return():
+                found = [node.value]
+            case _:
+                continue
+        yield from filter(None, map(name_of, found))
 
 
 def commands(page: str) -> list[str]:
@@ -96,3 +136,24 @@ def test_rules_and_codes_that_a_page_names_exist(code: str) -> None:
 def test_a_wrong_command_would_be_found(wrong: str) -> None:
     with pytest.raises(click.UsageError):
         parsed(main, shlex.split(wrong))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=[str(each.relative_to(ROOT / "plugins")) for each in MODULES])
+def test_no_module_makes_an_error_of_no_situation(module: Path) -> None:
+    assert not GENERIC & set(made(ast.parse(module.read_text(encoding="utf-8"))))
+
+
+def test_an_error_of_no_situation_would_be_found() -> None:
+    wrong = 'raise TerminalError\ndef f():\n    return errors.TransientError("x")\nraise DefinitionError("x") from None'
+    assert GENERIC & set(made(ast.parse(wrong))) == GENERIC - {"TxbatchError"}
+    assert not set(given(ast.parse("isinstance(error, NotEmitted)\ntry: pass\nexcept NotEmitted: pass"))) & {
+        "NotEmitted"
+    }
+
+
+def test_each_class_with_a_situation_is_made_somewhere() -> None:
+    """In a module, or in the SQL of the ledger's functions, which raise by the code."""
+    modules = {name for module in MODULES for name in given(ast.parse(module.read_text(encoding="utf-8")))}
+    sql = set(re.findall(r"\bTX\d{3}\b", (ROOT / "sql" / "schema.sql").read_text(encoding="utf-8")))
+    unused = {each.__name__ for code, each in TxbatchError.by_code.items() if code not in sql} - modules
+    assert unused == GENERIC - {"TxbatchError"}

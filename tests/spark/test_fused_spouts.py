@@ -168,7 +168,7 @@ def test_a_record_of_no_batch_is_refused_and_named(
 ) -> None:
     with pytest.raises(
         Incomplete,
-        match=rf"^TX408 \(no retry helps\): t 1:1, stream 'in': Ticks gave a record whose at is {outside}, .* of no batch",
+        match=rf"^TX210 \(no retry helps\): t 1:1, stream 'in': Ticks gave a record whose at is {outside}, .* of no batch",
     ):
         together(counting(spout), spout.plans(*hours))
 

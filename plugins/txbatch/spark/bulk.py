@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import Incomplete
+from txbatch.core.errors import BrokenSpout
 from txbatch.core.protocol.bulk import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
@@ -69,7 +69,7 @@ class BulkReader(BatchReader):
         return records.join(F.broadcast(txids), F.expr(same), how).select(OF_FIELD.name, *map(F.col, _named(records)))
 
     def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
-        """Return what `BatchReader.audit` says of each batch, by its txid. Incomplete for a record that is of none."""
+        """Return what `BatchReader.audit` says of each batch, by its txid. BrokenSpout for a record that is of none."""
         rows = self._audit(self.records(), self.assignment.planned_at).collect()
         if self._txids and any(row[OF_FIELD.name] is None for row in rows):
             raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
@@ -92,13 +92,13 @@ class BulkReader(BatchReader):
         return self._found(self._audit(own, planned_at).collect())
 
     def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
-        """Return whose partition each row is of, and give their records these txids from now on. Incomplete for nobody's."""
+        """Return whose partition each row is of, and give their records these txids from now on. BrokenSpout for nobody's."""
         batch_of = {name: txid for txid, reader in self.each.items() for name in reader.planned.ranges}
         found = dict[str, int]()
         for row in rows:
             name = self._partition(row["partition"])
             if name not in batch_of:
-                raise Incomplete(f"{self}: partition {name!r} was read but not planned; emit again")
+                raise BrokenSpout(f"{self}: partition {name!r} was read but not planned; emit again")
             found[row["partition"]] = batch_of[name]
         self._txids = self._by_partition(found)
         return list(found.values())

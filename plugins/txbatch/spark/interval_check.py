@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import Incomplete
+from txbatch.core.errors import BrokenSpout
 from txbatch.core.protocol.bulk import spans, strictly_by_time
 from txbatch.core.records.sql import spark_name
 from txbatch.core.topology.stream import Stream
@@ -26,10 +26,10 @@ def outside(stream: Stream, assignment: Assignment) -> str | None:
     return f"not coalesce({of[0]}, false)" if of else None
 
 
-def refused(told: str, stream: Stream, records: DataFrame, which: str) -> Incomplete:
+def refused(told: str, stream: Stream, records: DataFrame, which: str) -> BrokenSpout:
     """Return the error that names the first of the records that are of no batch, those of which `which` is true."""
     time, spout = str(getattr(stream.spout, "time", "")), type(stream.spout).__name__
     first = records.filter(which).selectExpr(f"cast(min({spark_name(time)}) as string)").collect()[0][0]
     whose = f"whose {time} is {first if stream.node.show_records else 'not shown'}" if first else f"without {time}"
     why = "which is of no batch that was asked for; what emit_batch() returns must lie in the intervals of the plan"
-    return Incomplete(f"{told}: {spout} gave a record {whose}, {why}: mend the spout")
+    return BrokenSpout(f"{told}: {spout} gave a record {whose}, {why}: mend the spout")

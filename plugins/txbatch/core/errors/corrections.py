@@ -23,7 +23,7 @@ class RebuildStopped(TerminalError, code="TX605"):
     """A rebuild cannot go on: the rebuild has ended, or the job has changed."""
 
 
-class ReadersBehind(TransientError, code="TX606"):
+class ReadersBehind(ChangeTooEarly, code="TX606"):
     """Another topology has not read the current generation of a state yet."""
 
 

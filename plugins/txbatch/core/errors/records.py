@@ -1,6 +1,7 @@
 """Errors in sources, files (TX2..) and records (TX3..)."""
 
 from txbatch.core.errors.base import DefinitionError, TerminalError, TransientError
+from txbatch.core.errors.batches import Incomplete
 
 
 class PartitionUnreadable(TransientError, code="TX201"):
@@ -39,7 +40,7 @@ class SpoutFailed(TransientError, code="TX209"):
     """A spout of the job raised an error."""
 
 
-class BrokenSpout(TerminalError, code="TX210"):
+class BrokenSpout(Incomplete, code="TX210"):
     """A spout gave records that do not belong to the batch."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from txbatch.core.definition.redefinition import DropState, DropValue, RenameState, RenameValue, Step
-from txbatch.core.errors import ChangeTooEarly, OutOfPlace, ReadByOthers
+from txbatch.core.errors import ChangeTooEarly, OutOfPlace, ReadByOthers, ReadersBehind
 from txbatch.core.upstream.upstream import UpstreamReader, exported
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ def _check_values_not_read(state: str, readers: Iterable[UpstreamReader]) -> Non
 def check_past_read(
     readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader], topology: str, swapped: int
 ) -> None:
-    """ChangeTooEarly while a topology stands at a cut up to `swapped`, or an open batch looks up as of one."""
+    """ReadersBehind while a topology stands at a cut up to `swapped`, ChangeTooEarly while an open batch looks up as of one."""
     for each in _before(swapped, topology, looked_up):
         raise ChangeTooEarly(
             f"{topology}: an open batch of topology {each.topology!r} looks up in state {each.state!r} as it was before a "
             f"rebuild: let that batch end, or `txbatch abort` it, and try again; `txbatch batches {each.topology}` lists them"
         )
     for each in _before(swapped, topology, readers):
-        raise ChangeTooEarly(
+        raise ReadersBehind(
             f"{topology}: topology {each.topology!r} has read state {each.state!r} as it was before a rebuild, and has still to "
             f"read what the rebuild changed: let {topology!r} commit its next batch, and then {each.topology!r}, and try again; "
             f"or `txbatch drop {each.topology}`"
