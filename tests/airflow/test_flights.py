@@ -216,7 +216,7 @@ def test_notes_say_why_nothing_came_of_a_run(three_days: Stack) -> None:
     before = three_days.snapshot("flights")
     assert stack_end(three_days, "no-why", conf={"restate": "3"}) == (
         "failed",
-        "failed: say why it is counted again: trigger another run, and fill in 'why', too",
+        "failed: TX608 (no retry helps): say why it is counted again: trigger another run, and fill in 'why', too",
     )
     state, note = stack_end(three_days, "now", logical_date=datetime.now(UTC), conf=AGAIN)
     assert state == "success"
