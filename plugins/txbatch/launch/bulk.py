@@ -135,10 +135,9 @@ def _read(folder: AttemptFolder) -> Heartbeat | None:
 
 
 def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) -> dict[int, Staged]:
-    """Read and aggregate several batches by one job, and write each batch's partials into the batch's folder. Return both by
-    txid.
+    """Read and aggregate several batches by one job, and write each batch's partials into the batch's folder.
 
-    Raise TransientError if the batches do not fit together.
+    Return the read partitions and the staged states by txid. Raise TransientError if the batches do not fit together.
     """
     assignments = [assignment for _, assignment in attempts]
     fused = as_one_assignment(topology, assignments)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
-    """Run the attempts in the folders `--attempt-folder`, and then, job by job, attempts from `--socket`.
+    """Run the attempts in the folders `--attempt-folder`, and then, one after the other, attempts from `--socket`.
 
     Exit code 0: the manifest is written. 1: error.json has the reason. FENCED_EXIT_CODE: nobody waits for the attempt any
     more (R5). On the socket: receives the URI of a folder, answers `begun`, later `done` (success or not); the exit code is 0

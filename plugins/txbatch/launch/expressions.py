@@ -108,7 +108,7 @@ def _expressions(topology: Topology) -> Iterator[Expression]:
 
 
 def _wheres(aggregates: Mapping[str, CombinerAggregator], of: Node) -> Iterator[Expression]:
-    """Yield the `where` of the values, each with the fields of the node before."""
+    """Yield the `where` expressions of values, each with exactly the fields of a node."""
     for aggregate in aggregates.values():
         if isinstance(aggregate.where, str):
             yield Expression(aggregate.where, "where", of.name, of.fields)

@@ -29,7 +29,7 @@ def closed_since(
     session: tuple[Key, Any],
     replaced: Sequence[Replaced],
 ) -> int | None:
-    """Return the first cut in a range's question with a part of the session closed. A session is a key and a last time.
+    """Return the first cut a range asks for with a part of the session closed. A session is a key and a last time.
 
     Return None if nothing was closed before the session's cut. `replaced` are the generations of earlier cuts.
     """

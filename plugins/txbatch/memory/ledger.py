@@ -297,7 +297,7 @@ class MemoryLedger:
         ]
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above `above` without success, not aborted, with a run named `prefix`...; None if there is
+        """Return the lowest txid above `above` without success, not aborted, of a run with a name from `prefix` on; None if
         none.
         """
         with self.transaction() as tables:

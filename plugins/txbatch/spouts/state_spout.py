@@ -36,8 +36,8 @@ class StateSpout(ExportedSpout):
     With `emit="changes"` there is a record for each changed key, the first time for all keys.
 
     `fields` are the columns to read from `report.changes_<state>`: the state's keys; `<value>_before` and `<value>_after` of
-    each value, like in reports; `change`: 'added', 'changed' or 'removed'; `txid`, the last txid of the change. Changes
-    between two batches come as one. Restates and rebuilds come as changes, too.
+    each value, like in reports; `change`: 'added', 'changed' or 'removed'; `txid`, the last changing txid. Changes between
+    two batches come as one. Restates and rebuilds come as changes, too.
 
     With `emit="final"` there is a record for each row of a closed window, once, with the values as of the closing. `fields`
     are columns of `report.closed_<state>`: the columns of `report.<state>`, and `closed_by`, the closing txid. Later or

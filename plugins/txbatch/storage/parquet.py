@@ -98,8 +98,8 @@ def read(folder: Folder, staged: StagedState) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _readable(folder: Folder, name: str) -> Iterator[None]:
-    """Context manager. Raise Incomplete with the file's name if Arrow cannot read the file: the digest proves the writer
-    alone.
+    """Context manager. Raise Incomplete with the file's name if Arrow cannot read the file: a digest proves the writer, no
+    content.
     """
     try:
         yield

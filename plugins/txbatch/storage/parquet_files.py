@@ -92,8 +92,8 @@ class ParquetFiles:
         return True
 
     def _write(self, state: str, fields: Sequence[Field], position: int, upstream: CommittedRecords) -> bool:
-        """Write the file of a batch. A later process removes unfinished files of earlier processes: the later records are no
-        older.
+        """Write the file of a batch. A later process removes unfinished files of earlier processes: the later process reads
+        no less.
         """
         from txbatch.storage.exports import write_parquet  # brings Arrow, which no definition needs
 
