@@ -71,8 +71,8 @@ class Apply(StrEnum):
 def decide_apply(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, ledger: LedgerView) -> Apply:
     """Decide how an attempt is applied, while the state's row is locked. `where` names the state in errors.
 
-    Raise StateAhead if the warehouse has a later txid, TakenBack if the attempt was taken back, StaleAttempt if another
-    attempt is not above the last writer, and the errors of `check_not_set_back`.
+    Raise StateAhead if the warehouse has a later txid, TakenBack if the attempt was taken back, StaleAttempt if the attempt
+    is not above the last writer. Also raise the errors of `check_not_set_back`.
     """
     attempt = assignment.attempt
     check_not_set_back(where, last, ledger)
@@ -145,7 +145,7 @@ def decide_skip(where: str, kind: StateKind, last: LastWriter, turn: Transaction
     """Return the last writer to store before `skip` gives records up; None to leave the writer.
 
     `turn` is the newest attempt of the oldest other open batch. The other batch may have planned the same records, and then
-    no longer continues the committed batches. A state that can give nothing back has to keep the other batch's attempts out.
+    no longer continues the committed batches. So the other batch's attempts are kept out of a state that can give nothing back.
     Raise HalfCommitted if the other batch is applied.
     """
     if kind is not StateKind.TRANSACTIONAL or last.txid > turn.txid or not turn.attempt_id:

@@ -1,7 +1,7 @@
 """Audit: all entries of the ledger about a committed batch must agree, or somebody changed the ledger by hand (R24).
 
-`core` decides; `postgres.corrections.audit` reads. A change to one column contradicts another: the batch's records are the
-sum of the partitions' records, the partitions are as in the attempt's manifest, and the manifest belongs to the batch's plan.
+`core` decides; `postgres.corrections.audit` reads. A change to one column contradicts another. The batch's records are the
+sum of the partitions' records. The partitions are as in the attempt's manifest, and the manifest belongs to the batch's plan.
 
 >>> first, second = Standing(1, 1, BatchKind.ORDINARY, 2), Standing(2, 1, BatchKind.RESTATE)
 >>> list(check_standings([first, second])), list(check_standings([first]))

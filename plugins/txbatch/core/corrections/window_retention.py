@@ -49,7 +49,7 @@ class WindowFacts:
 
     `closed_then` is up to when windows were closed as of the `horizon`, `closed_now` since the last commit. `marks` are the
     watermarks of all plans above the horizon, without aborted ones, and of the next plan. `readers` are the open batches that
-    read all of the state, by topology and txid, and with None the topologies that have not read the state since a rebuild.
+    read all of the state, by topology and txid. With None for the txid, a topology has not read the state since a rebuild.
     `rebuild` is the number of a running rebuild.
     """
 

@@ -112,8 +112,9 @@ def stream_definitions(
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     """Return the keys and values with types, and the aggregate of each value, as JSON for the ledger.
 
-    If a state counts results of single batches, the operations for the results are added; if a state counts by windows, the
-    windows, and for sessions the name of the end. If a state keeps records, the fields are added: a row's key depends on them.
+    If a state counts results of single batches, the operations for the results are added. If a state counts by windows, the
+    windows are added, and for sessions the name of the end. If a state keeps records, the fields are added: a row's key
+    depends on the fields.
     """
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]
