@@ -170,7 +170,7 @@ class Ledger(Protocol):
         """Return in order the txids committed by runs named `prefix` and a number, own and adopted batches alike."""
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid over `above` without success, not aborted, of a run with a name from `prefix` on; or None."""
+        """Return the lowest txid over `above` without success or abort, of runs with `prefix` in front of the name; or None."""
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """Return the lowest open txid below a txid, for which the batch waits (R6); None if all are final."""
