@@ -1,4 +1,4 @@
-"""The command `txbatch`, with a module for each of its commands.
+"""The command line of txbatch, with a module for each command.
 
 `main` has the group and the order of its commands. Shared modules: `arguments`, `database`, `printing`, `progress`, `cron`,
 `old_spelling`. The commands: `run`, `follow`, `plan`, `status`, `ask`, `history`, `abort`, `restate`, `verify`,

@@ -56,7 +56,7 @@ def prints_rows(
     """
 
     def decorate(function: Callable[..., Rows]) -> Callable[..., None]:
-        @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every column there is.")
+        @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all columns.")
         @wraps(function)
         def run(*args: Any, as_json: bool, **kwargs: Any) -> None:
             with errors_told(as_json), redirect_stdout(sys.stderr) if as_json else nullcontext():  # a job may print
