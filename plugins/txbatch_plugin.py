@@ -1,4 +1,4 @@
-"""The Airflow plugin: what came of a run of a topology becomes the run's note. Every process of Airflow loads this file."""
+"""The Airflow plugin: writes the result of a topology's run into the run's note. Every process of Airflow loads this file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow.plugins_manager import AirflowPlugin
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
 
-# What `txbatch.orchestration.result` leaves, which is not imported here: it is slow, and only tasks need it.
+# The key of `txbatch.orchestration.result`. That module is slow to import, and only tasks need it.
 XCOM_KEY = "txbatch"
 MARK = "txbatch: "
 LENGTH_MAX = 900
@@ -20,16 +20,16 @@ FIRST_TASK = "InitializeTransactionOperator"
 
 
 class RunNotes:
-    """Writes notes of runs, in the scheduler, as it ends them. A note of somebody else's is left alone."""
+    """Writes the notes of ended runs, in the scheduler. Notes of other authors are left alone."""
 
     @hookimpl
     def on_dag_run_success(self, dag_run: DagRun) -> None:
-        """Note the newest line that one of the run's tasks left, or why the run has no tasks."""
+        """Note the newest line left by a task of the run, or the reason for a run without tasks."""
         _note(dag_run, _left(dag_run) or _too_late(dag_run))
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: DagRun) -> None:
-        """Note the newest line that one of the run's tasks left: what was found, or why it failed."""
+        """Note the newest line left by a task of the run: the findings, or the error."""
         _note(dag_run, _left(dag_run))
 
 
@@ -54,9 +54,10 @@ def _left(dag_run: DagRun) -> str | None:
 
 
 def line_of(value: object) -> str | None:
-    """Return an XCom of ours as a line; None for what is no text: whoever may trigger runs may have posted it.
+    """Return an XCom of txbatch in one line; None if the XCom is no text: anybody with permission to trigger runs may
+    post an XCom.
 
-    Airflow's own way to read an XCom would make objects of it, here in the scheduler.
+    Airflow's own reader of XComs would make objects from the value, here in the scheduler.
     """
     if not isinstance(value, str):
         return None
@@ -72,7 +73,9 @@ def line_of(value: object) -> str | None:
 
 
 def _too_late(dag_run: DagRun) -> str | None:
-    """Why a topology's run is green without tasks: Airflow makes none after the end date, and the form suggests now."""
+    """Return why a topology's run is green without tasks: Airflow makes no tasks after the end date, and the form
+    suggests now.
+    """
     dag, date = dag_run.dag, dag_run.logical_date
     if not (
         dag and date and dag.end_date and date > dag.end_date and FIRST_TASK in {task.task_type for task in dag.tasks}
@@ -85,7 +88,7 @@ def _too_late(dag_run: DagRun) -> str | None:
 
 
 class TxbatchPlugin(AirflowPlugin):
-    """What Airflow finds."""
+    """The plugin class found by Airflow."""
 
     name = "txbatch"
     listeners = [RunNotes()]  # noqa: RUF012 - the base class says what it is

@@ -1,6 +1,6 @@
 """txbatch: exactly-once batch aggregation on Airflow, Spark and PostgreSQL.
 
-What a job file imports. Importing this needs the standard library only.
+The names for job files. The import needs the standard library only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fields as Arrow has them."""
+"""Field types and values in Arrow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def arrow_type(type_: str) -> pa.DataType:
 
 
 def arrow_array(values: Sequence[Any], field: Field, who: str = RETURNED) -> pa.Array:
-    """Values from Python for a field; BadRecord for one that is not of its type, or would be rounded or cut."""
+    """Return a field's Python values in an Arrow array. Raise BadRecord if a value has the wrong type, or would be rounded or
+    cut.
+    """
     import pyarrow as pa
 
     taken, not_taken = TAKES.get(field.type, DECIMAL_TAKES)

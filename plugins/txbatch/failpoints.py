@@ -1,8 +1,8 @@
-"""Named points at which a test or the demo stops the process for good. Inert unless TXBATCH_FAILPOINTS arms them.
+"""Named points where a test or the demo stops the process for good. Inert unless armed by TXBATCH_FAILPOINTS.
 
-`TXBATCH_FAILPOINTS="commit.before_commit=kill:/path/once"` kills the process with SIGKILL the first time it gets there
-(the file remembers that it did, and in the middle of what); `=raise` raises instead, `=block:/path/held` creates the
-file and waits until it is gone. Several are separated by commas. What names no failpoint and no action is refused: a test of it
+`TXBATCH_FAILPOINTS="commit.before_commit=kill:/path/once"` kills the process with SIGKILL when the point is first reached,
+and writes the text of `doing` into the file. `=raise` raises instead, `=block:/path/held` creates the file and waits until
+the file is gone. Commas separate several points. An unknown failpoint or action is refused: a test with an unknown failpoint
 would prove nothing.
 """
 
@@ -55,13 +55,13 @@ class FailpointReached(Exception):
 
 
 def doing(what: str) -> None:
-    """Say what this process is in the middle of."""
+    """Note the process's current work, for the file of a kill."""
     global _doing
     _doing = what
 
 
 def armed() -> dict[str, str]:
-    """Return the action of each armed point. ValueError for a name, or an action, that there is not."""
+    """Return the action of each armed point. Raise ValueError for an unknown name or action."""
     given = os.environ.get("TXBATCH_FAILPOINTS")
     if not given:
         return {}
@@ -78,7 +78,7 @@ def armed() -> dict[str, str]:
 
 @contextmanager
 def watch(reached: Callable[[str], None]) -> Iterator[None]:
-    """Context manager. Call with the name of each point that this thread comes to in the block."""
+    """Context manager. Call `reached` with the name of each point the current thread reaches in the block."""
     token = _reached.set(reached)
     try:
         yield
@@ -87,7 +87,7 @@ def watch(reached: Callable[[str], None]) -> Iterator[None]:
 
 
 def hit(name: str) -> None:
-    """Do what this point is armed for, if anything. ValueError as for `armed`."""
+    """Do the armed action of a point, if any. Raise ValueError like `armed`."""
     if (reached := _reached.get()) is not None:
         reached(name)
     action, _, path = armed().get(name, "").partition(":")

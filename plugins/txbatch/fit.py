@@ -1,4 +1,4 @@
-"""Whether the Spark and the Airflow that are installed beside this package are ones it works with."""
+"""Checks whether the installed Spark and Airflow work with txbatch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDED = {
 
 @cache
 def check_fit(extra: str) -> str:
-    """Return what is installed of an extra. TransientError names what is missing, TerminalError what does not fit."""
+    """Return the installed packages of an extra. TransientError names a missing package, TerminalError a misfit."""
     found = {package: check_version(extra, package, installed(package)) for package in NEEDED[extra]}
     if extra == "spark":
         _check_client(found["pyspark"])
@@ -25,7 +25,7 @@ def check_fit(extra: str) -> str:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package; None where it is not installed."""
+    """Return the version of a package; None if the package is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -33,7 +33,7 @@ def installed(package: str) -> str | None:
 
 
 def check_version(extra: str, package: str, found: str | None) -> str:
-    """Return the version of a package that was found, if it fits; raises as `check_fit` does."""
+    """Return the found version of a package if the version fits; raise like `check_fit`."""
     from packaging.specifiers import SpecifierSet
 
     needed = NEEDED[extra][package]

@@ -10,12 +10,12 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def in_checkout() -> bool:
-    """Return whether this package lies in a checkout's plugins/, and not in an environment's site-packages."""
+    """Return whether the package lies in a checkout's plugins/, and not in an environment's site-packages."""
     return not (_PACKAGE / "_sql").is_dir()
 
 
 def packaged(name: str) -> Path:
-    """Return the folder `name` of this project: beside plugins/ in a checkout, inside an installed package."""
+    """Return the folder `name` of the project: beside plugins/ in a checkout, inside an installed package."""
     return _PACKAGE.parents[1] / name if in_checkout() else _PACKAGE / f"_{name}"
 
 
@@ -25,7 +25,7 @@ def error_pages() -> Path:
 
 
 def project_root() -> Path:
-    """Return the checkout; else the nearest project at or above the working directory, or that directory where there is none."""
+    """Return the checkout, or the nearest project at or above the working directory, or at last the working directory."""
     if in_checkout():
         return _PACKAGE.parents[1]
     here = Path.cwd()
@@ -33,17 +33,17 @@ def project_root() -> Path:
 
 
 def is_project(folder: Path) -> bool:
-    """Return whether a folder has dags/ and jobs/, and is not one in which anybody may make such folders."""
+    """Return whether a folder has dags/ and jobs/, and is not writable by everybody."""
     # A folder that may not be entered is none: Path.is_dir raises there.
     there = all(os.path.isdir(folder / part) for part in ("dags", "jobs"))
     return there and not folder.stat().st_mode & stat.S_IWOTH
 
 
 def command(name: str) -> str:
-    """Return how one of the commands `up`, `down` and `demo` is called: by make in a checkout, else as a part of `txbatch`."""
+    """Return how to call the command `up`, `down` or `demo`: by make in a checkout, by `txbatch` elsewhere."""
     return f"{'make' if in_checkout() else 'txbatch'} {name}"
 
 
 def install(extra: str) -> str:
-    """Return the next step where packages are missing: `make setup` in a checkout, else an extra of this package."""
+    """Return the next step if packages are missing: `make setup` in a checkout, an extra of txbatch elsewhere."""
     return "run `make setup`" if in_checkout() else f"run `pip install 'txbatch[{extra}]'`"

@@ -1,4 +1,4 @@
-"""What Airflow asks an installed package for: the connection type `txbatch`, and the fields of its form."""
+"""Describes the installed package to Airflow: the connection type `txbatch`, and the fields of the connection's form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIELDS = {
 
 
 def provider_info() -> dict[str, Any]:
-    """Return the description that the entry point `apache_airflow_provider` leads to."""
+    """Return the description for the entry point `apache_airflow_provider`."""
     connection = {
         "connection-type": "txbatch",
         "hook-name": "txbatch",

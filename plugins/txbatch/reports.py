@@ -1,4 +1,4 @@
-"""Read from Python what was counted: frozen rows, as the views of the schema `report` have them. See docs/reports.md.
+"""Reads counted values from Python: frozen rows, with the columns of the views in schema `report`. See docs/reports.md.
 
 from txbatch.orchestration import open_reports      # in a task of Airflow; elsewhere `Reports.open()`
 batch = open_reports().batch("word_count", 7)
@@ -32,13 +32,13 @@ _SNAPSHOT: Any = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": T
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch: one transaction, which counts as a whole or not at all. The columns are those of `report.batches`.
+    """A batch: a transaction, counted whole or not at all. The columns match the view `report.batches`.
 
-    `status` is planned, emitted, committed or aborted; `final`: it is committed, and nothing below it can change. `records` were
-    read, `kept` reached each state, `keys` were changed, by state, and `late` came after the `watermark` had passed their window.
-    Windows are closed up to `closed_to` since then; `ahead` records were of a time after the batch was planned, up to `ahead_to`.
-    `duration` is the time from planning to commit, `emit_duration` that of Spark in the newest attempt; `lease_live`: its run
-    shows signs of life. Without an interval, the batch is none by time.
+    `status` is planned, emitted, committed or aborted. `final`: the batch is committed, and nothing below the batch can
+    change. `records` were read, `kept` reached each state, `keys` were changed, by state. `late` records came after the
+    `watermark` had passed the records' window. Windows are closed up to `closed_to` since then. `ahead` records had a time
+    after the batch's planning, up to `ahead_to`. `duration` is the time from planning to commit, `emit_duration` Spark's time
+    in the newest attempt. `lease_live`: the batch's run shows signs of life. Without an interval, the batch is none by time.
     """
 
     topology: str
@@ -73,7 +73,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Restatement:
-    """A batch that counts an earlier one again, in its place. The columns are those of `report.restatements`."""
+    """A batch counting an earlier batch again, in the earlier batch's place. The columns match the view
+    `report.restatements`.
+    """
 
     topology: str
     position: int
@@ -117,7 +119,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a state has for a key: its values and the txid that last changed it, or, where `found` is False, neither."""
+    """A key's values in a state, and the txid of the last change. If `found` is False, both are missing."""
 
     key: tuple[str, ...]
     found: bool
@@ -127,9 +129,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What one batch contributed to a key, and whether that counts; `position` None: what retention folded.
+    """A batch's contribution to a key, and whether the contribution counts. `position` None: folded by retention.
 
-    The columns are those of `report.why_<state>`, the state's values in `values`.
+    The columns match the view `report.why_<state>`, with the state's values in `values`.
     """
 
     position: int | None
@@ -151,9 +153,9 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Where a key's value comes from. `values` None: there is no such key now.
+    """Explains where a key's value comes from. `values` None: the key is missing now.
 
-    `equal` says whether the versions that count amount to the value; None: only the job knows, it has a merge of its own.
+    `equal`: whether the counting versions amount to the value. None: only the job can compare, by a merge of the job's own.
     """
 
     key: tuple[str, ...]
@@ -164,7 +166,7 @@ class Why:
 
 
 class Reports:
-    """Reads a ledger's database, and states in other databases. Each method is one transaction, and sees whole batches."""
+    """Reads a ledger's database, and states in other databases. Each method is a transaction, and sees whole batches."""
 
     def __init__(self, of: settings.Settings) -> None:
         self._engine = connect(of.database_url, application_name="txbatch reports")
@@ -173,7 +175,7 @@ class Reports:
 
     @classmethod
     def open(cls) -> Self:
-        """Return the reports of the database that TXBATCH_DATABASE_URL names, else of the embedded one, which is started."""
+        """Return the reports of the database in TXBATCH_DATABASE_URL; if unset, start and use the embedded database."""
         return cls(settings.ensure_database(settings.resolve()))
 
     def batches(self, topology: str, limit: int = 20) -> list[Batch]:
@@ -181,11 +183,11 @@ class Reports:
         return [_row(Batch, row) for row in self._reader.batches(topology, limit)]
 
     def batch(self, topology: str, txid: int) -> Batch | None:
-        """Return the batch with this txid, or None."""
+        """Return the batch of a txid, or None."""
         return next((_row(Batch, row) for row in self._reader.batches_by_txid(topology, [txid])), None)
 
     def batch_of_run(self, topology: str, run_id: str) -> Batch | None:
-        """Return the newest batch that this run of the topology's DAG planned, or None."""
+        """Return the newest batch planned by a run of the topology's DAG, or None."""
         return next((_row(Batch, row) for row in self._reader.batches_of_run(topology, run_id)), None)
 
     def attempts(self, topology: str, limit: int = 20) -> list[Attempt]:
@@ -193,10 +195,11 @@ class Reports:
         return [_row(Attempt, row) for row in self._reader.attempts(topology, limit)]
 
     def query(self, state: str, keys: Sequence[Key] = ()) -> list[Answer]:
-        """Return an answer for each key, in the order asked and in one round trip (R20). A global value is asked without keys.
+        """Return an answer for each key, in the order asked and in a single round trip (R20). A global value is asked without
+        keys.
 
-        A key is a value, or of several columns a tuple of values. UnknownName for an unknown state, TerminalError for a key
-        that does not fit.
+        A key is a value, or a tuple of values for several columns. Raise UnknownName if the state is unknown, TerminalError
+        if a key does not fit.
         """
         columns = self._reader.key_columns(state)
         asked = [_parts(key) for key in keys]
@@ -206,21 +209,22 @@ class Reports:
     def multi_get(
         self, state: str, keys: Sequence[Key] = (), *, database: str | None = None
     ) -> list[Mapping[str, Any] | None]:
-        """Return the values of each key, in the order asked and in one round trip; None where there is no such key.
+        """Return the values of each key, in the order asked and in a single round trip; None for a missing key.
 
-        A key is a value of the column's own type, or of several columns a tuple; a global value is asked without keys. To read
-        the schema `report` is enough. `database` names the one that a state apart is in. UnknownName for a state that is not
-        there, TerminalError for a key that does not fit.
+        A key is a value of the column's own type, or a tuple for several columns; a global value is asked without keys. The
+        right to read the schema `report` is enough. `database` names the database of a state kept apart. Raise UnknownName if
+        the state is missing, TerminalError if a key does not fit.
         """
         engine = self._engine if database is None else self._warehouses.engine(database)
         with transaction(engine) as connection:
             return [*multi_get(connection, state, keys)]
 
     def ask(self, topology: Topology, query: str, questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
-        """Return the answer to each question that a query stream is asked: records, as dicts. All see one moment of the states.
+        """Return the answer to each question to a query stream: records, as dicts. All answers see the same moment of the
+        states.
 
-        A question is a value, or of several fields a tuple of values. To read the schema `report` is enough. UnknownName for an
-        unknown query, TerminalError for a question that does not fit, and for a function of the job that fails.
+        A question is a value, or a tuple of values for several fields. The right to read the schema `report` is enough. Raise
+        UnknownName if the query is unknown, TerminalError if a question does not fit, or a function of the job fails.
         """
         asked = topology.query_stream(query)
         states = {step.aggregate.state.database for step in asked.steps if isinstance(step, LiveLookup)}
@@ -232,10 +236,11 @@ class Reports:
             return answers(asked, questions, partial(look_up, connection))
 
     def as_of(self, state: str, txid: int, keys: Sequence[Key] = (), *, corrected: bool = False) -> list[Answer]:
-        """Return an answer for each key as of a txid; without keys the global value, or all keys that there were.
+        """Return an answer for each key as of a txid; without keys, the global value, or all keys at the time.
 
-        `corrected`: with all up to the txid as it was restated until today. UnknownName for an unknown state, TerminalError
-        for one whose past is not kept, and for a txid that is not committed or was folded. Warns where windows have left since.
+        `corrected`: count the batches up to the txid with all restates until today. Raise UnknownName if the state is
+        unknown, TerminalError if the state's past is not kept, or the txid is not committed or was folded. Warn if windows
+        have left since.
         """
         columns = self._reader.key_columns(state)
         asked = [_parts(key) for key in keys]
@@ -248,7 +253,7 @@ class Reports:
         return [Answer(key, True, row["txid"], _values(row, columns)) for key, row in zip(keys_of, found, strict=True)]
 
     def why(self, state: str, key: Key = ()) -> Why:
-        """Return where the value of a key comes from. UnknownName for an unknown state, and for a key that never was."""
+        """Return where a key's value comes from. Raise UnknownName if the state is unknown, or the key never existed."""
         told = self._reader.why(state, _parts(key))
         versions = [_row(Version, version) for version in told["versions"]]
         return Why(tuple(told["key"].values()), told["values"], told["txid"], told["equal"], versions)
@@ -263,14 +268,14 @@ def _parts(key: Key) -> tuple[str, ...]:
 
 
 def _text(part: Any) -> str:
-    """Return a column of a key as PostgreSQL reads it. TerminalError for None, which no key holds."""
+    """Return a key's column in PostgreSQL's text form. Raise TerminalError for None: no key holds None."""
     if part is None:
         raise InvalidKey("None is no part of a key: name a value")
     return f"\\x{bytes(part).hex()}" if isinstance(part, bytes | bytearray | memoryview) else str(part)
 
 
 def _row(kind: type[Row], row: Mapping[str, Any]) -> Row:
-    """The view may have more columns than this version knows."""
+    """Return a view's row, without columns unknown to the class."""
     return kind(**{field.name: row[field.name] for field in fields(kind)})
 
 

@@ -34,9 +34,10 @@ _WITH_PASSWORD = re.compile(r"(?<!\bfile)://[^@:/]*:(?!\d+/)[^@]*@")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Resolved settings. `database_url` is a SQLAlchemy URL and may hold a password: never print it. `embedded`: it is ours.
+    """Resolved settings. `database_url` is a SQLAlchemy URL and may hold a password: never print the URL. `embedded`: the
+    database is the embedded PostgreSQL.
 
-    `connections` knows the URLs of other databases that no environment variable names.
+    `connections` returns the URL of another database, if no environment variable holds the URL.
     """
 
     home: Path
@@ -46,7 +47,7 @@ class Settings:
     connections: Urls = lambda database: None
 
     def warehouse_url(self, database: str) -> str:
-        """The URL of another database than the ledger's (R21); DefinitionError when none is set."""
+        """Return the URL of a database beside the ledger's (R21); raise DefinitionError if no URL is set."""
         name = f"{DATABASE_URL}_{database.upper()}"
         url = given(name) or self.connections(database)
         if not url:
@@ -58,9 +59,9 @@ class Settings:
 
 
 def given(name: str) -> str | None:
-    """An environment variable, if it is set. DefinitionError when it says nothing: a secret that is missing is no default.
+    """Return an environment variable, if set. Raise DefinitionError if the variable is empty: a missing secret is no default.
 
-    DefinitionError for blanks around it, too, which a file or a form adds.
+    Raise DefinitionError also for blanks around the value, added by a file or a form.
     """
     value = os.environ.get(name)
     if value is None:
@@ -75,9 +76,10 @@ def given(name: str) -> str | None:
 
 
 def home() -> Path:
-    """Return TXBATCH_HOME, else `.txbatch/` in the project, else in the user's own folder: data of the embedded stack.
+    """Return the folder of the embedded stack's data: TXBATCH_HOME, or `.txbatch/` in the project, or in the user's own
+    folder.
 
-    DefinitionError for a path that the programs which use it would not take for one.
+    Raise DefinitionError if programs would misread the path.
     """
     named = given(HOME)
     if named is not None and named.startswith("~"):
@@ -92,7 +94,7 @@ def home() -> Path:
 
 
 def check_fit(folder: Path) -> None:
-    """Raise DefinitionError for a home folder whose path Spark would take for a pattern."""
+    """Raise DefinitionError if Spark would take a home folder's path for a pattern."""
     if _UNFIT.search(str(folder)):
         raise InvalidSetting(
             f"{str(folder)!r} cannot be the home folder: Spark cannot do with a control character or one of {_PATTERN} in its "
@@ -106,10 +108,11 @@ def _default_home() -> Path:
 
 
 def resolve(connection_url: str | None = None, connections: Urls = lambda database: None) -> Settings:
-    """Return TXBATCH_DATABASE_URL and TXBATCH_STAGING; else `connection_url` (Airflow's connection); else the embedded defaults.
+    """Resolve the settings: first TXBATCH_DATABASE_URL and TXBATCH_STAGING, then `connection_url` (Airflow's), then the
+    defaults.
 
-    `connections` is asked for other databases, where TXBATCH_DATABASE_URL_<NAME> is not set. Makes and starts nothing:
-    `ensure_database` does. DefinitionError for a variable that cannot be meant.
+    The defaults are the embedded ones. `connections` is asked for other databases if TXBATCH_DATABASE_URL_<NAME> is not set.
+    Creates and starts nothing: `ensure_database` does. Raise DefinitionError for a variable that cannot be meant.
     """
     _check_failpoints()
     folder, url = home(), given(DATABASE_URL) or connection_url
@@ -118,9 +121,9 @@ def resolve(connection_url: str | None = None, connections: Urls = lambda databa
 
 
 def ensure_database(settings: Settings) -> Settings:
-    """Make the home folder, for this user alone, and start the embedded PostgreSQL where it is the one to use.
+    """Create the home folder, for the user alone. Start the embedded PostgreSQL if the settings use the embedded database.
 
-    Return the settings as they are. EmbeddedPostgresError when the server cannot be started.
+    Return the settings unchanged. Raise EmbeddedPostgresError if the server cannot be started.
     """
     with suppress(OSError):  # whoever needs the folder says why that cannot be
         _make_private(settings.home)
@@ -130,7 +133,7 @@ def ensure_database(settings: Settings) -> Settings:
 
 
 def _check_failpoints() -> None:
-    """DefinitionError for a failpoint that is misspelt: the process it was to kill would live on in silence."""
+    """Raise DefinitionError for a misspelt failpoint: a process meant to be killed would live on in silence."""
     try:
         failpoints.armed()
     except ValueError as error:
@@ -138,10 +141,10 @@ def _check_failpoints() -> None:
 
 
 def _staging(uri: str) -> str:
-    """Without a slash at its end.
+    """Return a staging URI without a slash at the end.
 
-    DefinitionError for a filesystem's root, in which topologies would be folders, and for a password: Spark is told the URI
-    on its command line, logs and errors show it.
+    Raise DefinitionError for a filesystem's root, where topologies would be folders. Raise DefinitionError also for a
+    password: Spark's command line, logs and errors show the URI.
     """
     if _WITH_PASSWORD.search(uri):
         raise InvalidSetting(
@@ -154,7 +157,10 @@ def _staging(uri: str) -> str:
 
 
 def _make_private(folder: Path) -> None:
-    """Only its owner may pass, as staged records, logs and tokens lie below; a folder of others, or for all, is left alone."""
+    """Close the home folder to all but the owner, because staged records, logs and tokens lie below.
+
+    A folder of another owner, or a folder for all, stays unchanged.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     ours = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX

@@ -1,4 +1,4 @@
-"""Tables for people: as wide as they are where no terminal shows them, else no wider than that."""
+"""Tables for people: no wider than the terminal, and at full width without a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CUT = "…"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, what stands above it, and its cells; numbers stand to the right."""
+    """A column of a table, with a title and cells. Numbers are aligned to the right."""
 
     name: str
     title: str
@@ -37,15 +37,15 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Of the widest cell."""
+        """The width of the widest cell."""
         return max(map(cell_len, (self.title, *self.cells)))
 
     def cut(self, width: int) -> Column:
-        """With cells of at most this width."""
+        """Return the column with cells of at most `width`."""
         return replace(self, cells=[_cut(cell, width) for cell in self.cells])
 
     def lines(self) -> list[str]:
-        """The title and the cells, all of one width."""
+        """Return the title and the cells, padded to equal width."""
         width = self.width
         blanks = {cell: " " * (width - cell_len(cell)) for cell in (self.title, *self.cells)}
         return [blanks[cell] + cell if self.numbers else cell + blanks[cell] for cell in (self.title, *self.cells)]
@@ -60,9 +60,9 @@ def lines_of(
     width: int | None = None,
     head: Callable[[str], str] = str,
 ) -> list[str]:
-    """Return the lines of a table of some rows, all columns unless some are named, without those that are empty.
+    """Return the lines of a table of rows: the named columns, or all columns, without empty columns.
 
-    `head` makes the first line, the titles, stand out. Where no table fits into `width`, a row is a block of lines.
+    `head` highlights the first line, the titles. If no table fits into `width`, each row becomes a block of lines.
     """
     columns = columns or list(dict.fromkeys(name for row in rows for name in row))
     told = [name for name in columns if any(row.get(name) not in (None, []) for row in rows)]
@@ -83,7 +83,7 @@ def _column(name: str, values: list[Any], short: bool) -> Column:
 
 
 def plain(value: Any) -> str:
-    """Return a value in one line of bounded length, in which no character of a key can do anything to a terminal."""
+    """Return a value in a line of bounded length, without characters that can affect a terminal."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -99,7 +99,7 @@ def plain(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """A moment of today without its day, and of another day without its seconds."""
+    """Return a moment of today without the day, a moment of another day without the seconds."""
     if isinstance(value, datetime):
         today = value.date() == datetime.now(value.tzinfo).date()
         return f"{value:%H:%M:%S}" if today else value.replace(tzinfo=None).isoformat(" ", "minutes")
@@ -109,10 +109,10 @@ def _short(value: Any) -> str:
 def table(
     columns: Callable[[bool], list[Column]], width: int | None, *, drop: Sequence[str] = (), cut: Collection[str] = ()
 ) -> list[str] | None:
-    """The lines of a table that is no wider than `width` (None: of any width); None when there is none.
+    """Return the lines of a table no wider than `width` (None: any width); None if no table fits.
 
-    `columns` makes them, at length or in short. Where that is too wide, the texts of those named `cut` are cut, and columns
-    are left out, first what `drop` names first.
+    `columns` makes the columns, at length or in short. If the table is too wide, the texts of columns in `cut` are cut, and
+    columns are left out in the order of `drop`.
     """
     full = columns(False)
     if width is None or _width(full) <= width:
@@ -126,7 +126,7 @@ def table(
 
 
 def records(columns: Sequence[Column]) -> list[str]:
-    """Return what is too wide for a table: a line per cell, and an empty one between two rows."""
+    """Return rows too wide for a table: a line per cell, and an empty line between two rows."""
     titles = Column("", "", [column.title for column in columns]).lines()[1:]
     found: list[str] = []
     for cells in zip(*(column.cells for column in columns), strict=True):
@@ -140,7 +140,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _fitted(columns: Sequence[Column], cut: Collection[str], width: int) -> list[Column]:
-    """The widest of the texts that may be cut is cut first, until all fit."""
+    """Cut the widest text of the columns in `cut` first, until all columns fit."""
     fitted = list(columns)
     while (excess := _width(fitted) - width) > 0:
         widest = max((n for n, column in enumerate(fitted) if column.name in cut), key=lambda n: fitted[n].width)

@@ -1,4 +1,4 @@
-"""Where the driver meets the world: `txbatch.run` stands on ports, and here it is given PostgreSQL, a staging area and Spark."""
+"""Connects `txbatch.run` with the world: provides PostgreSQL, a staging area and Spark for the ports of `txbatch.run`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_SECONDS) -> Steps:
-    """Return the steps of a job on the database and staging area of these settings; NotMigrated when it is not ready."""
+    """Return the steps of a job on the settings' database and staging area. Raise NotMigrated if the database is not ready."""
     check_uri(settings.staging)
     name = f"txbatch {job.topology.name}"
     engine = connect(settings.database_url, application_name=name)
@@ -60,13 +60,13 @@ def open_runner(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Run
 
 
 def open_application(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Application:
-    """Return a Spark application of the job, which starts with the first thing that it is asked to emit."""
+    """Return a Spark application of the job. The application starts at the first request to emit."""
     launch, local = partial(SparkSubmit, master=master), master.startswith("local")
     return Application(job, settings.home, launch, local=local)
 
 
 def open_verifier(steps: Steps, application: Application) -> Verifier:
-    """Return a verifier of the job's batches, which reads them in this application and ends it."""
+    """Return a verifier of the job's batches. The verifier reads in the application, and ends the application."""
     if not isinstance(steps.ledger, PostgresLedger):
         raise TypeError(f"{type(steps.ledger).__name__} has no states that can be compared")
     books = PostgresBooks(steps.ledger.engine, steps.ledger.warehouses)
@@ -74,7 +74,7 @@ def open_verifier(steps: Steps, application: Application) -> Verifier:
 
 
 def open_emitter(steps: Steps, application: Application) -> EmitAgain:
-    """Return what emits batches of the job beside the ledger, in this application, which it ends."""
+    """Return an emitter of batches beside the ledger. The emitter works in the application, and ends the application."""
     if not isinstance(steps.staging, Staging):
         raise TypeError(f"{type(steps.staging).__name__} has no folder beside those of attempts")
     root = steps.staging.verified(steps.job.topology.name, uuid4().hex)
@@ -82,7 +82,7 @@ def open_emitter(steps: Steps, application: Application) -> EmitAgain:
 
 
 def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:
-    """Return what counts all batches of the job anew, which reads them in this application and ends it."""
+    """Return a rebuilder. The rebuilder counts all batches of the job again in the application, and ends the application."""
     job = steps.job
     if not (isinstance(steps.ledger, PostgresLedger) and isinstance(steps.staging, Staging)):
         raise TypeError(f"{type(steps.ledger).__name__} has no generations of states")
@@ -91,20 +91,20 @@ def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:
 
 
 def _export(steps: Steps) -> Submit:
-    """Return what writes into a folder what the job's streams take from states."""
+    """Return a function that writes the job's streams from states into a folder."""
     topology, upstream = steps.job.topology, steps.ledger.upstream
     return lambda folder, assignment: export(topology, upstream, assignment, folder)
 
 
 def reader_beside(steps: Steps) -> LedgerReader:
-    """Return a reader of the reports, on the connections of these steps."""
+    """Return a reader of the reports, on the connections of the steps."""
     if not isinstance(steps.ledger, PostgresLedger):
         raise TypeError(f"{type(steps.ledger).__name__} has no reports")
     return LedgerReader(steps.ledger.engine)
 
 
 def already_committed(steps: Steps, batch: Batch) -> str:
-    """Say what of a committed batch's source differs since, and how it is counted again; nothing where that cannot be asked."""
+    """Describe the changes in a committed batch's source, and how to count the batch again. Unknown changes are left out."""
     if not isinstance(steps.ledger, PostgresLedger):
         raise TypeError(f"{type(steps.ledger).__name__} does not say what was read")
     topology, books = steps.job.topology, PostgresBooks(steps.ledger.engine, steps.ledger.warehouses)
@@ -117,15 +117,15 @@ def already_committed(steps: Steps, batch: Batch) -> str:
 
 
 def differs_from_plan(topology: Topology, batch: Batch) -> str:
-    """Say which files differ from a restate's plan, which stays (R3), and how it is counted again; nothing where none does."""
+    """Describe the files differing from a restate's plan (R3: the plan stays), and how to count the batch again; "" if none."""
     changed = differing_from_plan(topology, batch)
     return how_to_restate(topology, batch, changed) if changed else ""
 
 
 def open_collector(settings: Settings, folder: Path) -> Collector:
-    """Return what folds the past of the topologies of a database; the embedded one is started.
+    """Return a collector to fold the past of a database's topologies; the embedded database is started.
 
-    Jobs whose own rules it takes are looked for in this folder, and in those above.
+    Jobs with merges of their own are searched in the folder, and in the folders above.
     """
     check_uri(settings.staging)
     engine = connect(ensure_database(settings).database_url, application_name="txbatch gc")

@@ -1,4 +1,4 @@
-"""`txbatch abort`: free the records of a batch, or give them up (R16)."""
+"""`txbatch abort`: free the records of a batch, or give the records up (R16)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from txbatch.postgres.ledger import PostgresLedger
 @click.command()
 @click.argument("topology", type=arguments.TEXT)
 @click.argument("txid", type=arguments.TXID)
-@click.option("--why", required=True, type=arguments.WHY, help="Kept with the batch.")
-@click.option("--skip", is_flag=True, help="Give its records up, too: no later batch reads them.")
+@click.option("--why", required=True, type=arguments.WHY, help="The reason, kept with the batch.")
+@click.option("--skip", is_flag=True, help="Also give up the batch's records: no later batch reads these records.")
 @click.option(
-    "--partition", type=arguments.TEXT, help="Give up those of this partition alone; the next batch reads the others."
+    "--partition",
+    type=arguments.TEXT,
+    help="With --skip: give up only records of this partition; the next batch reads the rest.",
 )
 @prints_rows(nothing="")
 def abort(topology: str, txid: int, why: str, skip: bool, partition: str | None) -> Rows:
@@ -42,8 +44,8 @@ def abort(topology: str, txid: int, why: str, skip: bool, partition: str | None)
 
 
 def _at_work(ledger: PostgresLedger, topology: str, txid: int) -> str | None:
-    """Return the run that looks after an open batch; None where none does."""
-    with suppress(UnknownName):  # which `abort` says in its own words
+    """Return the run that looks after an open batch; None if the batch is abandoned."""
+    with suppress(UnknownName):  # `abort` has a message of its own
         batch = ledger.batch(topology, txid)
         return batch.lease_run if batch.lease_live and not batch.status.final else None
     return None

@@ -1,4 +1,4 @@
-"""What the command line is given: moments, parameters and intervals, checked before anything is done."""
+"""Arguments of the command line: moments, parameters and intervals, checked before any work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from txbatch.postgres.database.migrate import check_migrated
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.settings import Settings
 
-# So much of a bad argument is cited.
+# The maximum characters cited of a bad argument.
 CITED = 200
 _HOST = r"[^\s/:,]+(:\d{1,5})?"
 _MASTER = re.compile(
@@ -55,7 +55,7 @@ class Moment(click.ParamType[datetime]):
 
 
 class Parameter(click.ParamType[tuple[str, Any]]):
-    """NAME=VALUE, the value in JSON, or else as it stands."""
+    """NAME=VALUE. VALUE is JSON if valid, or text."""
 
     name = "parameter"
 
@@ -74,7 +74,7 @@ class Parameter(click.ParamType[tuple[str, Any]]):
 
 
 class Text(click.ParamType[str]):
-    """Something that says something: an empty variable of a script is no default, and no name."""
+    """A text that is not empty: an empty variable of a script is no default, and no name."""
 
     name = "text"
     instead = "leave it out, or say what is meant"
@@ -86,7 +86,7 @@ class Text(click.ParamType[str]):
 
 
 class Why(Text):
-    """Why something is asked for, which is kept."""
+    """The reason for a command. The reason is kept."""
 
     name, instead = "why", "say why"
 
@@ -97,7 +97,7 @@ class Why(Text):
 
 
 class Key(click.ParamType[str]):
-    """A key of a state, which may be empty."""
+    """A key of a state. The key may be empty."""
 
     name = "key"
 
@@ -131,7 +131,7 @@ class Number(click.IntRange):
 
 
 class Ledger(click.ParamType[str]):
-    """Which ledger, by its UUID."""
+    """The UUID of a ledger."""
 
     name = "uuid"
 
@@ -145,7 +145,7 @@ class Ledger(click.ParamType[str]):
 def check_value(
     type_: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None
 ) -> str:
-    """Return the text if the database can keep it, or fail as click does."""
+    """Return the text if the database can store the text; fail with click's error if not."""
     if "\0" in value or not encodable(value):
         type_.fail(f"{one_line(value, CITED)!r} is not UTF-8, or holds U+0000", param, ctx)
     return str(value)
@@ -155,7 +155,11 @@ TEXT, WHY, KEY, MASTER, LEDGER, MOMENT = Text(), Why(), Key(), Master(), Ledger(
 EARLIER_TXID = Number(0, 2**63 - 1)
 TXID, LIMIT = Number(1, 2**63 - 1), Number(1, 1_000_000)
 interval_option = click.option(
-    "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
+    "--interval",
+    nargs=2,
+    type=Moment(),
+    metavar="START END",
+    help="The interval to read, for a spout that reads by time.",
 )
 param_option = click.option(
     "--param",
@@ -163,22 +167,22 @@ param_option = click.option(
     multiple=True,
     type=Parameter(),
     metavar="NAME=VALUE",
-    help="A parameter that chooses data, which a spout declares; VALUE is JSON, else text. May be given several times.",
+    help="A parameter that chooses data, declared by a spout. VALUE is JSON if valid, or text. May be given several times.",
 )
 
 
 def whoever() -> str | None:
-    """Return who asks, as this machine knows people; None where it does not."""
+    """Return the name of the user on this machine; None if unknown."""
     with suppress(OSError, KeyError, ImportError):
         return getuser()
     return None
 
 
 def job_of(given: str, where: Settings) -> Job:
-    """Return the job of a file, or of a topology whose job file the ledger knows.
+    """Return the job of a file, or of a topology with a job file in the ledger.
 
-    That is relative to the project's folder, which is this one or the nearest above it that has the file. DefinitionError where
-    there is none.
+    The path in the ledger is relative to the project's folder: this folder, or the nearest folder above with the file.
+    Raise DefinitionError if there is no such file.
     """
     if given.endswith(".py") or Path(given).is_file():
         return load_job(given)
@@ -189,7 +193,7 @@ def job_of(given: str, where: Settings) -> Job:
 
 
 def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | None:
-    """Return the interval that --interval names, for a job that reads by time."""
+    """Return the interval of --interval, for a job that reads by time."""
     if given and not job.topology.by_interval:
         raise click.BadParameter(f"{job.name} does not read by time; leave it out", param_hint="--interval")
     try:
@@ -199,14 +203,16 @@ def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | No
 
 
 def keys(given: Sequence[str], columns: Collection[str]) -> list[list[str]]:
-    """Return the columns of each key: a key of several is written as CSV. TerminalError when one has more or fewer."""
+    """Return the columns of each key. Several columns are written in CSV. Raise TerminalError if the number of columns
+    is wrong.
+    """
     if len(columns) <= 1:
         return [[key] for key in given]
     return [_columns_of(key, columns) for key in given]
 
 
 def parts_of(text: str) -> list[str]:
-    """Return the parts of a text that is written as CSV. TerminalError where it is none."""
+    """Return the parts of a text in CSV. Raise TerminalError if the text is no CSV."""
     try:
         return next(csv.reader([text]), [])
     except csv.Error as error:
@@ -226,7 +232,7 @@ def _columns_of(key: str, columns: Collection[str]) -> list[str]:
 
 
 def check_cron(run_id: str | None, interval: object, cron: str | None, timezone: str | None) -> None:
-    """Refuse what does not go together with --cron."""
+    """Reject options that do not go together with --cron."""
     if cron is None and timezone is not None:
         raise click.UsageError("--timezone is the zone of --cron: give both")
     if cron is not None and interval is None:
@@ -244,7 +250,7 @@ def pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
 
 
 def parameters(job: Job, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return what --param gives. BadParameter for a name that no spout of the job declares."""
+    """Return the parameters of --param. Raise BadParameter for a name not declared by a spout of the job."""
     for name, _ in given:
         if name not in job.topology.parameters:
             known = ", ".join(job.topology.parameters) or "none"

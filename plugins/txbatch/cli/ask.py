@@ -1,4 +1,4 @@
-"""`txbatch ask`: the answers of a query stream, from the states as they are, without Spark."""
+"""`txbatch ask`: the answers of a query stream, from the current states, without Spark."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def ask(topology: str, query: str, questions: tuple[str, ...]) -> Rows:
     \b
       txbatch ask word_count words "the cat" "a dog"
 
-    TOPOLOGY may be its job file. A question of several fields is written as CSV; a time without a zone is UTC. Each is
-    answered by itself, all from one moment of the states. Prints the records of each answer behind its question.
+    TOPOLOGY may be its job file. Write a question with several fields in CSV; a time without a zone is UTC. Each question
+    is answered by itself, all from one moment of the states. Prints the records of each answer behind its question.
     """
     where = database.start_database()
     job = arguments.job_of(topology, where)
@@ -54,7 +54,7 @@ def ask(topology: str, query: str, questions: tuple[str, ...]) -> Rows:
 
 
 def _question(query: str, fields: Sequence[Field], text: str) -> tuple[Any, ...]:
-    """Return a question as a value for each field; TerminalError for one that is of another type, or has not these fields."""
+    """Return a question, with a value for each field. Raise TerminalError if the question has other fields or types."""
     takes = f"query {query!r} takes {', '.join(f'{field.name} {field.type}' for field in fields)}"
     parts: list[str] = [text] if len(fields) == 1 else arguments.parts_of(text)
     if len(parts) != len(fields):
@@ -71,7 +71,7 @@ def _typed(takes: str, field: Field, text: str) -> Any:
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """Return a moment in its zone, UTC where it is written without one. OverflowError outside the years 1 to 9999 in UTC."""
+    """Return a moment in its zone; without a zone in UTC. Raise OverflowError outside the years 1 to 9999 in UTC."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     zoned.astimezone(UTC)
     return zoned

@@ -1,4 +1,4 @@
-"""`txbatch change`: apply a changed definition to what is counted (R23)."""
+"""`txbatch change`: apply a changed definition to committed counts (R23)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from txbatch.postgres.ledger import PostgresLedger
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Below the table: that nothing is changed yet, and why it cannot be now."""
+    """Print below the table that nothing is changed yet, and the reason if a change is impossible now."""
     if any(not row["applied"] for row in rows):
         refused = rows[0]["refused"]
         told = f", and cannot be now: {refused}" if refused else ": say --why '...' --yes to apply all of it"
@@ -26,18 +26,18 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 @click.command()
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
-@click.option("--why", type=arguments.WHY, help="Kept with the change.")
-@click.option("--yes", is_flag=True, help="Really apply it.")
+@click.option("--why", type=arguments.WHY, help="The reason, kept with the change.")
+@click.option("--yes", is_flag=True, help="Really apply the changes.")
 @prints_rows("how", "what", nothing="nothing is defined otherwise", show=show)
 def change(job: str, why: str | None, yes: bool) -> Rows:
-    """Apply to what is counted what the job file JOB defines otherwise now.
+    """Apply changes in the definition of the job file JOB to committed counts.
 
     \b
       txbatch change jobs/sales.py
       txbatch change jobs/sales.py --why "finance asks for the dearest sale" --yes
 
-    Without --yes each change is listed, with what becomes of it, and nothing is changed: in place, from now on
-    (older rows show null), or rebuild, which this does not do. All is applied in one transaction, or nothing.
+    Without --yes, nothing is changed: each change is listed with its effect. The effect is in place, from now on (older
+    rows show null), or rebuild; this command does not rebuild. With --yes, one transaction applies all changes, or none.
     """
     if yes and why is None:
         raise click.UsageError("--yes changes what people report on: say --why, too, which is kept")
@@ -55,7 +55,7 @@ def change(job: str, why: str | None, yes: bool) -> Rows:
 
 
 def _refused(ledger: PostgresLedger, job: Job) -> str | None:
-    """Return why the change would be refused now, though none of it needs a rebuild, which its row tells."""
+    """Return the reason if the change would be rejected now; None if accepted, or if a rebuild is needed, shown in its row."""
     try:
         ledger.check_change(job.topology, job.name)
     except SchemaMismatch:

@@ -1,6 +1,6 @@
-"""Cut a stretch of time at the times of a cron expression, in a zone, into the intervals that Airflow's timetables make.
+"""Cut a span of time by a cron expression, in a zone, into the same intervals as Airflow's timetables.
 
-Known difference to Airflow: expressions that fire several times within the hour that is skipped in spring.
+Known difference to Airflow: expressions that fire several times within the hour skipped in spring.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
 from txbatch.core.errors import DefinitionError, InvalidSchedule
 
 _SECOND = timedelta(seconds=1)
-# No clock was ever moved by more at once, but by whole days.
+# The largest change of any clock ever, except by whole days.
 _MOVED_MAX = timedelta(hours=2)
 
 
 def split_by_cron(whole: Interval, cron: str, zone: str) -> list[Interval]:
-    """Return the intervals between the times of `cron`, in order; together they cover the whole.
+    """Return the intervals between the times of `cron`, in order. Together the intervals cover the whole.
 
-    DefinitionError for a bad expression, an unknown zone, a start or end that is none of its times, and for more intervals
-    than INTERVALS_MAX.
+    Raise DefinitionError for a bad expression, an unknown zone, a start or end that is no time of `cron`, and for more
+    intervals than INTERVALS_MAX.
     """
     with _naming_cron(cron):
         within = _zone(zone)
@@ -41,7 +41,7 @@ def split_by_cron(whole: Interval, cron: str, zone: str) -> list[Interval]:
 
 
 def over(start: datetime, now: datetime, cron: str, zone: str) -> list[Interval]:
-    """Return the intervals from a time of `cron` on that are over now, in order, at most INTERVALS_MAX; as `cut` does."""
+    """Return the ended intervals from a time of `cron` on, in order, at most INTERVALS_MAX. Raise like `split_by_cron`."""
     with _naming_cron(cron):
         within = _zone(zone)
         _check_start(start, cron, within)
@@ -51,7 +51,7 @@ def over(start: datetime, now: datetime, cron: str, zone: str) -> list[Interval]
 
 @contextmanager
 def _naming_cron(cron: str) -> Iterator[None]:
-    """Context manager. DefinitionError for what is no cron expression, or leads too far."""
+    """Context manager. Raise DefinitionError for an invalid cron expression, or times outside the years 1 to 9999."""
     try:
         yield
     except ValueError as error:  # croniter's own among them
@@ -82,7 +82,9 @@ def _no_time(what: str, moment: datetime, cron: str, zone: ZoneInfo, following: 
 
 
 def _is_time(moment: datetime, cron: str, zone: ZoneInfo) -> bool:
-    """True if an interval of `cron` may begin then, as its clock shows it, or as what comes after such a time."""
+    """True if an interval of `cron` may begin at the moment: at a time of `cron` on the zone's clock, or at the next
+    time after one.
+    """
     local = _local(moment, zone)
     times = croniter(cron, start_time=local - _MOVED_MAX - _SECOND)
     shown: list[datetime] = list(takewhile(lambda each: each <= local, iter(lambda: times.get_next(datetime), None)))
@@ -100,8 +102,10 @@ def _times(whole: Interval, cron: str, zone: ZoneInfo) -> Iterator[datetime]:
 
 
 def _after(moment: datetime, cron: str, zone: ZoneInfo) -> datetime:
-    """Return the next time of `cron`, in UTC. In autumn the second occurrence of an hour counts (both, for hourly expressions);
-    in spring the times of the skipped hour move one hour later.
+    """Return the next time of `cron`, in UTC.
+
+    In autumn the second occurrence of an hour counts (both, for hourly expressions). In spring the times of the skipped
+    hour move one hour later.
     """
     local = _local(moment, zone)
     times = croniter(cron, start_time=local)
@@ -114,10 +118,10 @@ def _each_hour(times: croniter) -> bool:
 
 
 def _local(moment: datetime, zone: ZoneInfo) -> datetime:
-    """Return what a clock in the zone shows then."""
+    """Return the time shown by a clock in the zone."""
     return moment.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def _moments(shown: datetime, zone: ZoneInfo) -> list[datetime]:
-    """Return when a clock in the zone shows a time, in UTC: twice in autumn; of a time that is skipped, by either offset."""
+    """Return the moments of a local time, in UTC: two in autumn. A skipped time has two as well, by either offset."""
     return [shown.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]

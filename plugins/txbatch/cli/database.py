@@ -1,4 +1,4 @@
-"""The database that a command works on."""
+"""The database of a command."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from txbatch.postgres.database.psql import make_reader
 
 
 def start_database() -> settings.Settings:
-    """Return the settings, with the database started where it is the embedded one."""
+    """Return the settings, and start the embedded database if no other is set."""
     return settings.ensure_database(settings.resolve())
 
 
 def ready() -> settings.Settings:
-    """Return the settings; the embedded database is started, and migrated by whoever comes first."""
+    """Return the settings, with the embedded database started and migrated."""
     where = start_database()
     migrated(where)
     return where
 
 
 def migrated(where: settings.Settings) -> Engine:
-    """Return a migrated database; the embedded one is migrated by this. NotMigrated for another that is not."""
+    """Return a migrated database. Migrate the embedded database now; raise NotMigrated for any other unmigrated database."""
     engine = connect(where.database_url)
     if where.embedded:
         migrate(engine)
@@ -34,16 +34,16 @@ def migrated(where: settings.Settings) -> Engine:
 
 
 def connected(where: settings.Settings) -> Engine:
-    """Return the database as it is, migrated or not."""
+    """Return the database, migrated or not."""
     return connect(where.database_url)
 
 
 def chosen_settings() -> settings.Settings:
-    """Return the settings of a command, or the demos' own for one below `txbatch demo`; the database is started."""
+    """Return the settings of a command; below `txbatch demo` the settings of the demos. The database is started."""
     of_group = click.get_current_context().obj
     return start_database() if of_group is None else of_group(settings.home())
 
 
 def chosen_engine(where: settings.Settings | None = None) -> Engine:
-    """A migrated database; the embedded one is migrated by whoever comes first."""
+    """Return a migrated database. Migrate the embedded database if necessary."""
     return migrated(where or chosen_settings())

@@ -22,11 +22,11 @@ from txbatch.storage.staging import Staging
 
 @click.command()
 @click.argument("topology", type=arguments.TEXT)
-@click.option("--yes", is_flag=True, help="Really drop its states, contributions and batches.")
-@click.option("--leave-apart", is_flag=True, help="Leave alone what it has in other databases.")
-@click.option("--database", type=arguments.TEXT, help="Drop only what it left in this other database.")
+@click.option("--yes", is_flag=True, help="Really drop the topology's states, contributions and batches.")
+@click.option("--leave-apart", is_flag=True, help="Keep the topology's states in other databases.")
+@click.option("--database", type=arguments.TEXT, help="Drop only the topology's states in this other database.")
 @click.option(
-    "--ledger", type=arguments.LEDGER, help="With --database: what that ledger left there, which is not this one."
+    "--ledger", type=arguments.LEDGER, help="With --database: drop the states of another ledger, by its UUID."
 )
 @prints_rows("dropped", "states", nothing="")
 def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledger: str | None) -> Rows:
@@ -51,7 +51,7 @@ def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledg
 
 
 def _drop_in(where: settings.Settings, database: str, topology: str, ledger: str | None, yes: bool) -> dict[str, Any]:
-    """Drop what a ledger left in another database: this ledger, unless another one is named."""
+    """Drop a topology's states in another database: of this ledger, or of the named ledger."""
     warehouses, owner = Warehouses(where.warehouse_url), ledger or identity_of(chosen_engine(where))
     left = {row["ledger"]: row for row in warehouses.owners(database, topology)}
     if owner not in left:

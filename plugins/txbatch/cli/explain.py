@@ -16,7 +16,7 @@ _PAGE = re.compile(r"^## (TX\d{3})\b.*?(?=^## |^# |\Z)", re.MULTILINE | re.DOTAL
 @click.command()
 @click.argument("code")
 def explain(code: str) -> None:
-    """Print what the error CODE means, whether any number is wrong, and what to do."""
+    """Print the page of the error CODE: its meaning, whether any number is wrong, and the remedy."""
     with errors_told():
         pages = read_pages()
         found = pages.get(code.strip().upper())

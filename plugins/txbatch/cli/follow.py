@@ -1,4 +1,4 @@
-"""`txbatch follow`: count what comes as soon as it is there; what goes together, and until when it goes on."""
+"""`txbatch follow`: count new records soon after they arrive. Checks options, and ends on SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from txbatch.run.follow import follow as count_what_comes
 from txbatch.run.runner import Runner
 from txbatch.wiring import open_runner
 
-# So many of the batches of a call that ends are shown.
+# The number of newest batches to show at the end of a call.
 SHOWN = 20
 LATENCY_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Where to begin, and for what to wait."""
+    """The options of `follow`: the start, and the waits."""
 
     since: datetime | None
     min_batch: int | None
@@ -46,14 +46,14 @@ class Following:
     timezone: str | None
 
     def check(self) -> None:
-        """Refuse what does not go together."""
+        """Reject options that do not go together."""
         if self.timezone is not None and self.cron is None:
             raise click.UsageError("--timezone is the zone of --cron: give both")
         if self.max_latency is not None and self.min_batch is None:
             raise click.UsageError("--max-latency is how long --min-batch is waited for: give both")
 
     def look(self, runner: Runner, parameters: Metadata) -> Look:
-        """Return what looks for something to count. UsageError where the job reads otherwise than these options say."""
+        """Return a function that looks for new batches. Raise UsageError if the options do not fit the job."""
         if not runner.job.topology.by_interval:
             self._check_arrivals(runner.job.topology)
             seconds = LATENCY_SECONDS if self.max_latency is None else self.max_latency
@@ -63,7 +63,7 @@ class Following:
                 f"{runner.job.topology.name} reads by time: give --cron, and --since, where it begins; no --min-batch"
             )
         cut = partial(_over, delay=timedelta(seconds=self.delay or 0), cron=self.cron, zone=self.timezone or "UTC")
-        cut(self.since, datetime.now(UTC))  # refused now, and not in the middle
+        cut(self.since, datetime.now(UTC))  # bad options are rejected now, not later
         return Clock(runner, parameters, cut, self.since)
 
     def _check_arrivals(self, topology: Topology) -> None:
@@ -81,13 +81,27 @@ def _over(start: datetime, now: datetime, delay: timedelta, cron: str, zone: str
 @click.command()
 @click.argument("job", type=arguments.TEXT)
 @arguments.param_option
-@click.option("--cron", type=arguments.TEXT, help="Cut at these times, for a spout that reads by time; with --since.")
-@click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
-@click.option("--since", type=arguments.MOMENT, help="Where to begin, for a spout that reads by time; with --cron.")
-@click.option("--delay", type=arguments.LIMIT, help="Take an interval for over so many seconds later: files come late.")
-@click.option("--min-batch", type=arguments.LIMIT, help="Wait for so many bytes of files, or records of a log,")
 @click.option(
-    "--max-latency", type=arguments.LIMIT, help=f"but no longer than so many seconds; else {LATENCY_SECONDS}."
+    "--cron", type=arguments.TEXT, help="For a spout that reads by time: the times between intervals; needs --since."
+)
+@click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
+@click.option(
+    "--since",
+    type=arguments.MOMENT,
+    help="For a spout that reads by time: the start of the first interval; needs --cron.",
+)
+@click.option(
+    "--delay",
+    type=arguments.LIMIT,
+    help="Wait this many seconds after an interval ends before counting it, because files can arrive late.",
+)
+@click.option(
+    "--min-batch", type=arguments.LIMIT, help="Wait until this many bytes of files, or records of a log, are new."
+)
+@click.option(
+    "--max-latency",
+    type=arguments.LIMIT,
+    help=f"With --min-batch: wait at most this many seconds.  [default: {LATENCY_SECONDS}]",
 )
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(*BATCH_COLUMNS, nothing="nothing new", drop=DROPPED, cut=("run",))
@@ -102,20 +116,20 @@ def follow(
     max_latency: int | None,
     master: str,
 ) -> Rows:
-    """Count what comes for the job file JOB as soon as it is there, until SIGTERM.
+    """Count new records for the job file JOB soon after they arrive, until SIGTERM.
 
     \b
       txbatch follow jobs/word_count.py
       txbatch follow jobs/flights.py --cron "0 5 * * *" --since 2013-01-01T05:00Z
 
-    The steps are those of `txbatch run`, in one warm Spark application. First finishes what a killed call left. SIGTERM
-    lets the batch at work come to its end.
+    The steps are the steps of `txbatch run`, in one warm Spark application. First finishes the batches of killed calls. On
+    SIGTERM, finishes the current batch, then ends.
     """
     return follow_job(job, params, Following(since, min_batch, max_latency, delay, cron, timezone), master)
 
 
 def follow_job(job: str, params: Sequence[tuple[str, Any]], following: Following, master: str) -> Rows:
-    """Follow until SIGTERM; return rows of the newest batches."""
+    """Follow until SIGTERM. Return rows of the newest batches."""
     following.check()
     loaded, where = load_job(job), chosen_settings()
     parameters = arguments.parameters(loaded, params)
@@ -125,14 +139,14 @@ def follow_job(job: str, params: Sequence[tuple[str, Any]], following: Following
 
 
 def _newest(look: Look) -> list[int]:
-    """Follow until SIGTERM; return the txids of the newest batches."""
+    """Follow until SIGTERM. Return the txids of the newest batches."""
     with _watching_for_sigterm() as ended:
         return list(deque((batch.txid for batch in count_what_comes(look, ended)), maxlen=SHOWN))
 
 
 @contextmanager
 def _watching_for_sigterm() -> Iterator[Callable[[], bool]]:
-    """Context manager. Yield what says whether SIGTERM came: the batch at work is brought to its end first."""
+    """Context manager. Yield a function that returns whether SIGTERM was received. The current batch is finished first."""
     came = list[int]()
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:

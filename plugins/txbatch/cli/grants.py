@@ -1,4 +1,4 @@
-"""`txbatch grants`: prints who may do what in the database, or does it."""
+"""`txbatch grants`: print the SQL that grants rights in the database, or run the SQL."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from txbatch.postgres.database.engine import connect
 @click.argument("owner", type=arguments.TEXT)
 @click.argument("writer", type=arguments.TEXT)
 @click.argument("reader", type=arguments.TEXT)
+@click.option("--create", is_flag=True, help="Create the roles. An administrator runs this before `txbatch migrate`.")
+@click.option("--quarantine", is_flag=True, help="READER may also read records in quarantine.")
 @click.option(
-    "--create", is_flag=True, help="The roles themselves: what an administrator runs before `txbatch migrate`."
+    "--warehouse", type=arguments.TEXT, metavar="NAME", help="Grant rights in this database with states apart."
 )
-@click.option("--quarantine", is_flag=True, help="READER reads the records in quarantine, too.")
-@click.option("--warehouse", type=arguments.TEXT, metavar="NAME", help="For this database with states apart.")
-@click.option("--apply", is_flag=True, help="Run it, instead of printing it for psql.")
+@click.option("--apply", is_flag=True, help="Run the SQL, instead of printing the SQL for psql.")
 def grants(
     owner: str, writer: str, reader: str, create: bool, quarantine: bool, warehouse: str | None, apply: bool
 ) -> None:
-    """Print what lets OWNER migrate, WRITER plan and commit, and READER read reports, as SQL.
+    """Print the SQL that allows OWNER to migrate, WRITER to plan and commit, and READER to read reports.
 
     \b
     1. An administrator, in the ledger's database:  txbatch grants OWNER WRITER READER --create | psql ...
     2. OWNER:                                       txbatch migrate
     3. OWNER:                                       txbatch grants OWNER WRITER READER --apply
 
-    All of it may be run again at any time. OWNER and WRITER may be one role; call it again for one more READER.
+    You can run each step again at any time. OWNER and WRITER may be one role. For another READER, call the command again.
     """
     with errors_told():
         if quarantine and (create or warehouse is not None):

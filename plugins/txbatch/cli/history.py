@@ -1,4 +1,4 @@
-"""`txbatch why` and `txbatch as-of`: where a value comes from, and what a state was."""
+"""`txbatch why` and `txbatch as-of`: the origin of a value, and a state in the past."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from txbatch.launch.job_search import jobs_above
 from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.tables import plain
 
-# As many partitions or files of a batch are named; --json has all.
+# The maximum number of partitions or files named of a batch; --json has all.
 READS_SHOWN = 3
 LIMIT = 1_000
 
@@ -31,13 +31,14 @@ LIMIT = 1_000
     default=LIMIT,
     show_default=True,
     type=arguments.LIMIT,
-    help="How many positions are shown, the newest; --json has all.",
+    help="Show this many of the newest positions; --json has all.",
 )
 @prints_rows(nothing="", show=lambda rows: show_why(rows, click.get_current_context().params["limit"]))
 def why(state: str, key: str | None, limit: int) -> Rows:
-    """Say where the value of KEY in STATE comes from: every batch behind it, those that were restated as well.
+    """Show the origin of the value of KEY in STATE: every contributing batch, including replaced versions.
 
-    A key of several columns is written as CSV; a global value has none. Exit code 1 if the value is not what these amount to.
+    Write a key with several columns in CSV; a global value has no key. Exit code 1 if the contributions do not amount to
+    the value.
     """
     reader = _reader()
     columns = reader.key_columns(state)
@@ -50,14 +51,18 @@ def why(state: str, key: str | None, limit: int) -> Rows:
 @click.command("as-of", context_settings={"ignore_unknown_options": True})
 @click.argument("state", type=arguments.TEXT)
 @click.argument("given", nargs=-1, type=arguments.KEY, metavar="[TXID] [KEY]...")
-@click.option("--at", type=arguments.MOMENT, help="As of the newest txid that was committed then; instead of TXID.")
-@click.option("--corrected", is_flag=True, help="With all up to TXID as it was restated until today.")
+@click.option("--at", type=arguments.MOMENT, help="As of the newest txid committed at this time; instead of TXID.")
+@click.option("--corrected", is_flag=True, help="Include all restates of batches up to TXID until today.")
 @click.option(
-    "--limit", default=LIMIT, show_default=True, type=arguments.LIMIT, help="How many keys, where none is named."
+    "--limit",
+    default=LIMIT,
+    show_default=True,
+    type=arguments.LIMIT,
+    help="Show at most this many keys, if no KEY is named.",
 )
 @prints_rows(nothing="no key had been counted")
 def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bool, limit: int) -> Rows:
-    """Show what STATE was when TXID was the newest committed one: of the KEYs, or of all.
+    """Show STATE when TXID was the newest committed txid: the KEYs, or all keys.
 
     \b
       txbatch as-of word_count 3 whale
@@ -91,9 +96,9 @@ def _reader() -> HistoryReader:
 
 
 def show_why(rows: list[dict[str, Any]], limit: int = LIMIT) -> None:
-    """Show the value, a line per position with what was read below it, and whether these amount to the value.
+    """Print the value, a line per position with its source below, and whether the contributions amount to the value.
 
-    Of many positions the newest are shown, as many as `limit`.
+    Of many positions, print only the newest `limit`.
     """
     for row in rows:
         what = one_line(" ".join([row["state"], ",".join(row["key"].values())]).rstrip())
@@ -128,7 +133,7 @@ def _show_position(versions: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _was(versions: Iterable[Mapping[str, Any]]) -> str:
-    """What a position was, once for versions that follow each other and are equal."""
+    """Describe the replaced values of a position. Equal values in a row are described once."""
     told = []
     for values, equal in groupby(versions, lambda each: _values(each["values"])):
         txids = [each["txid"] for each in equal]
@@ -138,7 +143,7 @@ def _was(versions: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _about(version: Mapping[str, Any]) -> list[str]:
-    """Who counted it, what was read, and why it was counted again."""
+    """Return lines with the run, the source and the reason of a restate."""
     of = f"{version['dag_id']} {version['run_id']}" if version["dag_id"] else version["run"]
     lines = [f"attempt {version['attempt']} of run {plain(of)}, committed at {plain(version['committed_at'])}"]
     if version["interval_start"]:

@@ -1,4 +1,4 @@
-"""The command `txbatch`: the same steps without Airflow, and what people ask of the ledger."""
+"""The command `txbatch`: the four steps without Airflow, and questions about the ledger."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CodedUsageError(click.UsageError):
 
 @contextmanager
 def usage_errors_coded() -> Iterator[None]:
-    """Context manager. An error of the command line gets a code, as each error has."""
+    """Context manager. Give errors of the command line a code, like all errors."""
     try:
         yield
     except CodedUsageError:
@@ -95,7 +95,7 @@ def usage_errors_coded() -> Iterator[None]:
 
 
 class ByUse(click.Group):
-    """Lists its commands in the order in which they were added, what they do in whole."""
+    """Lists commands in the order of use, each with its whole summary."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -116,11 +116,11 @@ class ByUse(click.Group):
 
 @click.group(cls=ByUse, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__)
-@click.option("-v", "--verbose", is_flag=True, help="Say more, and where an error came from.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more, and the origin of an error.")
 def main(verbose: bool) -> None:
     """Exactly-once batch aggregation on Airflow, Spark and PostgreSQL.
 
-    The database is TXBATCH_DATABASE_URL, else the embedded PostgreSQL under .txbatch/, which is started when needed.
+    The database is TXBATCH_DATABASE_URL, or, if not set, the embedded PostgreSQL under .txbatch/, started when needed.
     """
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("txbatch").setLevel(logging.DEBUG if verbose else logging.INFO)
@@ -133,9 +133,9 @@ for each in COMMANDS:
 @main.group()
 @click.pass_context
 def demo(context: click.Context) -> None:
-    """Watch the protocol at work, and look at what a demo counted.
+    """Watch the protocol at work, and look at the results of a demo.
 
-    Demos have a database of their own in the embedded PostgreSQL, whatever TXBATCH_DATABASE_URL says.
+    Demos have a database of their own in the embedded PostgreSQL, and ignore TXBATCH_DATABASE_URL.
     """
     context.obj = _settings_of_demos
 
@@ -151,9 +151,13 @@ for each in (status, batches, query, psql):
 
 
 @demo.command()
-@click.option("--yes", is_flag=True, help="In the database that is set, where a topology demo_outage is dropped first.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Use the configured database, and first drop its topology demo_outage.",
+)
 def outage(yes: bool) -> None:
-    """One of sixteen partitions is away while a batch is retried, and back three batches later."""
+    """One of sixteen partitions is away while a batch is retried, and returns three batches later."""
     from txbatch.local.outage import play
 
     with errors_told():

@@ -1,4 +1,4 @@
-"""Spellings of before: they work in this version, and print how one spells the same now."""
+"""Old spellings of commands: all work in this version, and print the new spelling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from txbatch.core.text import one_line
 
 
 def spelled_now(old: str, *new: str) -> None:
-    """Print to stderr the words of the command that takes the place of an old spelling."""
+    """Print to stderr the new command that replaces an old spelling."""
     click.echo(
         one_line(f"txbatch: `txbatch {old}` works in this version alone; write `txbatch {shlex.join(new)}`"), err=True
     )

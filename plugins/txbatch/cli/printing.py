@@ -1,4 +1,4 @@
-"""How the command line prints: a table of the columns that matter, or all of it as JSON; errors in one line."""
+"""Print for the command line: a table of important columns, or all as JSON; errors in one line."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from txbatch.core.text import escape_json, list_txids, one_line, safe_lines, tex
 from txbatch.core.windows.window import lasting
 from txbatch.tables import lines_of, plain
 
-# How wide lines of text are where nobody looks at a terminal.
+# The width of lines of text if the output is no terminal.
 PIPED_COLUMNS = 100
-# As many intervals that are not counted are named by `status`, of each topology.
+# The maximum number of uncounted intervals named by `status`, for each topology.
 GAPS_SHOWN = 5
 Rows = Iterable[Mapping[str, Any]]
-# As many files that changed are named, of each topology.
+# The maximum number of changed files named, for each topology.
 CHANGED_SHOWN = 5
-# As long is a value told beside another one: a set or a sketch of thousands of values is as many numbers. --json has it in whole.
+# The maximum length of a printed value: a set or a sketch may have thousands of numbers. --json has the whole value.
 VALUE_MAX = 200
-# Behind the name of a call, which of its runs it is.
+# The number of a run, behind the name of its call.
 _NUMBER = re.compile(r"\+\d+$")
 
 
@@ -47,16 +47,16 @@ def prints_rows(
     drop: Sequence[str] = (),
     cut: Sequence[str] = (),
 ) -> Callable[[Callable[..., Rows]], Callable[..., None]]:
-    """Adds --json, which prints every column; the table has these `columns` (none: all), without those that are empty.
+    """Add the option --json, to print every column. The table has these `columns` (none: all), without empty columns.
 
-    Where a terminal is too narrow, texts of the columns `cut` are cut, and columns are left out, first what `drop` names
-    first; with neither a row becomes a block of lines.
-    `show` prints the rows for people, where a table is not enough, or more below the table where there are `columns`.
-    An error ends in exit code 1 and one line that says what to do, and so does a row whose `ok` is False.
+    If a terminal is too narrow, texts of the columns `cut` are cut, and the columns `drop` are left out, the first name
+    first. Without `cut` and `drop`, each row becomes a block of lines. `show` prints the rows for people instead of the
+    table, or, with `columns`, more lines below the table. An error prints one line with the remedy, and ends with exit code
+    1. A row with a False `ok` also ends with exit code 1.
     """
 
     def decorate(function: Callable[..., Rows]) -> Callable[..., None]:
-        @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every column there is.")
+        @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all columns.")
         @wraps(function)
         def run(*args: Any, as_json: bool, **kwargs: Any) -> None:
             with errors_told(as_json), redirect_stdout(sys.stderr) if as_json else nullcontext():  # a job may print
@@ -75,7 +75,7 @@ def prints_rows(
 
 @contextmanager
 def errors_told(as_json: bool = False) -> Iterator[None]:
-    """Context manager. End the program on an error with exit code 1 and one line that says what to do, on Ctrl-C with 130."""
+    """Context manager. On an error, print one line with the remedy, and end the program with exit code 1; on Ctrl-C with 130."""
     try:
         yield
     except (click.ClickException, click.Abort):
@@ -120,7 +120,7 @@ def _echo_json(value: Any, indent: int | None = None) -> None:
 
 
 def show_status(rows: list[dict[str, Any]]) -> None:
-    """Below the table: who waits for whom and since when, why what is in flight failed, and what is not counted."""
+    """Print below the table all waiting runs, failed batches in flight, and uncounted intervals."""
     for row in rows:
         for each in row["missed"]:
             since, to = each["since_txid"], each["counts_to_txid"]
@@ -156,7 +156,7 @@ def show_status(rows: list[dict[str, Any]]) -> None:
 
 
 def _waiting_together(waiting: Sequence[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
-    """Return those that wait for the same, in their order: the runs of one call, which it names after itself, together."""
+    """Group waiting runs by the awaited batch, in order: runs of one call, named after the call, are together."""
     found = dict[Any, list[Mapping[str, Any]]]()
     for each in waiting:
         who = each["run"] if each["txid"] is None else (_NUMBER.sub("", each["run"]), each["waits_for_txid"])
@@ -165,7 +165,7 @@ def _waiting_together(waiting: Sequence[Mapping[str, Any]]) -> Iterable[list[Map
 
 
 def _waits(together: Sequence[Mapping[str, Any]]) -> str:
-    """Say who waits for whom, and since when."""
+    """Describe the waiting runs, the awaited batch, and the time since the wait began."""
     longest = min(together, key=itemgetter("since"))
     run = longest["run"] if len(together) == 1 else _NUMBER.sub("", longest["run"])
     who = run if longest["txid"] is None else f"{list_txids(each['txid'] for each in together)} of {run}"
@@ -178,7 +178,7 @@ def _waits(together: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _failed(failing: Sequence[Mapping[str, Any]]) -> str:
-    """Say which attempts failed for the same reason, as all of one job do, and when."""
+    """Describe the attempts that failed for the same reason, like all attempts of one job, and the time."""
     first, last = failing[0], failing[-1]
     if first is last:
         return f"attempt {first['attempt']} failed at {plain(first['finished_at'])}"
@@ -219,13 +219,13 @@ def _half(each: Mapping[str, Any]) -> str:
 
 
 def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
-    """Which files differ from what was counted, a few by name: no run counts that by itself.
+    """Print some names of files that differ from the counted files: no run counts the differences by itself.
 
-    Those that newer batches were planned with as they are now are not named.
+    Files read by newer batches in their current version are not named.
     """
     named = [each for each in changed if each.get("seen_by") is None]
     if named:
-        counted = any(each["txid"] is not None for each in named)  # by time, a restate may have
+        counted = any(each["txid"] is not None for each in named)  # by time, a restate may have counted the difference
         then = f"`txbatch verify {topology}` tells what is not counted" if counted else "the difference is not counted"
         click.echo(plain(f"{topology}: {_files(named, 'differs', 'differ')} from what was counted; {then}"))
     for each in named[:CHANGED_SHOWN]:
@@ -248,7 +248,7 @@ def _say(line: str) -> None:
 
 
 def show_plan(rows: list[dict[str, Any]]) -> None:
-    """The guarantee matrix, what is in flight, and the next batch."""
+    """Print the guarantee matrix, the batches in flight, and the next batch."""
     for row in rows:
         print_table(row["guarantees"], drop=("spout_kind", "database"), cut=("spout", "stream", "state"))
         for each in row["in_flight"]:
@@ -276,7 +276,7 @@ def _show_keep(keep: str, until_now: str | None) -> None:
 
 
 def show_checks(rows: list[dict[str, Any]]) -> None:
-    """A line per check, or several where the terminal is narrow."""
+    """Print a line per check, or several if the terminal is narrow."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_COLUMNS
     for row in rows:
         head = f"{'ok' if row['ok'] else 'WRONG':<5}  {row['check']:<10}  "
@@ -292,7 +292,7 @@ def print_table(
     cut: Sequence[str] = (),
     width: int | None = None,
 ) -> None:
-    """Some rows, all columns unless some are named, without those that are empty; no wider than the terminal, if it is one."""
+    """Print rows without empty columns, all columns unless `columns` are named, no wider than the terminal, if any."""
     head: Callable[[str], str] = str
     if sys.stdout.isatty():
         width = width or shutil.get_terminal_size().columns
@@ -302,7 +302,7 @@ def print_table(
 
 
 def show_reasons(rows: list[dict[str, Any]]) -> None:
-    """Below a table of batches or attempts: why some failed, were aborted, or were given up."""
+    """Print below a table of batches or attempts the reasons of failures, aborts and skips."""
     for row in rows:
         if why := row.get("error") or row.get("reason"):
             click.echo(f"{row.get('attempt') or row['txid']} {_what_came(row)}: {plain(why)}")
@@ -318,19 +318,19 @@ def _what_came(row: Mapping[str, Any]) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Convert what JSON has no type for: times to ISO 8601, spans of time to seconds, decimals to exact text."""
+    """Convert types missing in JSON: times to ISO 8601, spans of time to seconds, decimals to exact text."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     return value.total_seconds() if isinstance(value, timedelta) else str(value)
 
 
 def key_told(example: Mapping[str, Any]) -> str:
-    """Return the key of an example of rows that differ; of a global value, that it is one."""
+    """Return the key of an example of differing rows, or a text for a global value."""
     return ", ".join(f"{name} {value}" for name, value in example["key"].items()) or "the value"
 
 
 def sides_told(example: Mapping[str, Any]) -> tuple[str, str]:
-    """Return both sides of an example whose sides have the same columns: of a row that both have, the values that differ.
+    """Return both sides of an example with the same columns. If both sides have a row, return only the differing values.
 
     >>> sides_told({"stored": {"count": "1", "turnover": "5"}, "recomputed": {"count": "2", "turnover": "5"}})
     ('count=1', 'count=2')
@@ -343,7 +343,7 @@ def sides_told(example: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def values_told(values: Mapping[str, Any] | None) -> str:
-    """Return one side of an example, long values cut; None: there is no such row."""
+    """Return one side of an example, with long values cut; `nothing` if no row exists."""
     if values is None:
         return "nothing"
     return ", ".join(

@@ -1,4 +1,4 @@
-"""Shows on a terminal how far a call of many batches has come; elsewhere the log says it now and then."""
+"""Show the progress of a call with many batches: live on a terminal, or now and then in the log."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from txbatch.run.progress import Progress, Tell, log_progress
 
 @contextmanager
 def show_progress(topology: str, of: int | None, application: Application) -> Iterator[Tell]:
-    """Context manager. Yield what is told: on a terminal one line that changes, below those of the log, and goes at the end.
+    """Context manager. Yield a function to show progress: on a terminal one changing line, below the log, removed at the end.
 
-    Below it stands which stage of Spark is at work.
+    The current stage of Spark is below the line.
     """
     if not sys.stderr.isatty():
         with log_progress(topology, of, lambda: application.stage) as tell:
@@ -45,7 +45,7 @@ def show_progress(topology: str, of: int | None, application: Application) -> It
 
 @contextmanager
 def _above(before: TextIO) -> Iterator[None]:
-    """Context manager. Let the log write where the live line makes room for it."""
+    """Context manager. Let the log write above the live line."""
     handlers = [
         each
         for each in logging.getLogger().handlers

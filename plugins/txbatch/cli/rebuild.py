@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    """What would be; or what there is, and below the table what the call came to."""
+    """Print a preview, or a table of rebuilds with the result of the call below."""
     for row in rows:
         if "rebuilds" in row:
             show_rebuild(row)
@@ -52,17 +52,23 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 @click.command()
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
-@click.option("--why", type=arguments.WHY, help="Kept with the rebuild; needed to begin one, not to go on.")
 @click.option(
-    "--plan", is_flag=True, help="What that would change: the newest batches are counted by Spark, nothing is stored."
+    "--why", type=arguments.WHY, help="The reason, kept with the rebuild. Needed to begin a rebuild, not to go on."
 )
-@click.option("--sample", type=arguments.LIMIT, help=f"--plan counts as many of the newest batches; else {SAMPLE}.")
-@click.option("--all", "everything", is_flag=True, help="--plan counts all batches.")
-@click.option("--cancel", is_flag=True, help="Forget the rebuild that runs, and all that it counted.")
 @click.option(
-    "--drop-past", is_flag=True, help="Drop the generations that were replaced: as-of reaches no further back."
+    "--plan",
+    is_flag=True,
+    help="Show the changes by a rebuild: Spark counts the newest batches, and nothing is stored.",
 )
-@click.option("--status", is_flag=True, help="Show the rebuilds, and how far they are.")
+@click.option(
+    "--sample", type=arguments.LIMIT, help=f"With --plan: count this many of the newest batches.  [default: {SAMPLE}]"
+)
+@click.option("--all", "everything", is_flag=True, help="With --plan: count all batches.")
+@click.option("--cancel", is_flag=True, help="Cancel the running rebuild, and drop its counts.")
+@click.option(
+    "--drop-past", is_flag=True, help="Drop replaced generations: as-of then shows no txid before the last swap."
+)
+@click.option("--status", is_flag=True, help="Show the rebuilds, and their progress.")
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(nothing="no rebuild yet", show=_show)
 def rebuild(
@@ -82,9 +88,9 @@ def rebuild(
       txbatch rebuild jobs/word_count.py --plan
       txbatch rebuild jobs/word_count.py --why "the longest word, too"
 
-    The states are counted anew beside those that count. When every batch is counted, also those that were committed
-    meanwhile, one transaction swaps the two. Killed or stopped by an error, it goes on when it is called again. Called with
-    the same words for the same job after that, it counts nothing, and says so.
+    New states are counted beside the current states. When every batch is counted, including batches committed meanwhile,
+    one transaction swaps the two. If a rebuild is killed or stopped by an error, call again to go on. A later call with the
+    same reason for the same job counts nothing, and prints the finished rebuild.
     """
     if cancel + drop_past + status > 1 or ((cancel or drop_past or status) and (plan or why is not None)):
         raise click.UsageError(
@@ -107,7 +113,7 @@ def rebuild(
 
 
 def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: bool) -> Rows:
-    """Do what needs no Spark; the job file need not load."""
+    """Do the options without Spark. The job file need not load."""
     engine = connect(where.database_url)
     rebuilds, topology = PostgresRebuilds(engine), _topology(engine, given, where)
     if cancel:
@@ -120,7 +126,7 @@ def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: boo
 
 
 def _topology(engine: Engine, given: str, where: settings.Settings) -> str:
-    """Return the name of a topology that is known, given by its name or its job file; UnknownName."""
+    """Return the name of a known topology, from its name or its job file. Raise UnknownName if unknown."""
     with suppress(UnknownName), transaction(engine) as connection:
         return str(batches.topology_row(connection, given)["topology"])
     with suppress(OSError):

@@ -37,14 +37,22 @@ def _show(rows: list[dict[str, Any]]) -> None:
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
 @click.argument("txids", nargs=-1, type=arguments.TXID, metavar="[TXID]...")
 @click.option(
-    "--interval", nargs=2, type=arguments.Moment(), metavar="START END", help="All batches whose intervals lie in it."
+    "--interval",
+    nargs=2,
+    type=arguments.Moment(),
+    metavar="START END",
+    help="Restate all batches with intervals between START and END.",
 )
-@click.option("--why", type=arguments.WHY, help="Kept with each batch; needed, except with --plan.")
-@click.option("--plan", is_flag=True, help="What that would change, each batch by itself: read by Spark, not stored.")
+@click.option("--why", type=arguments.WHY, help="The reason, kept with each batch. Needed, except with --plan.")
 @click.option(
-    "--accept-missing", is_flag=True, help="Count without what cannot be read any more; else nothing is counted."
+    "--plan", is_flag=True, help="Show the changes by a restate, each batch by itself: read by Spark, not stored."
 )
-@click.option("--skipped", is_flag=True, help="Also batches whose records were given up.")
+@click.option(
+    "--accept-missing",
+    is_flag=True,
+    help="Leave out unreadable records. Without this option, nothing is counted if records are unreadable.",
+)
+@click.option("--skipped", is_flag=True, help="Include batches with records given up.")
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(nothing="", show=_show)
 def restate(
@@ -57,15 +65,15 @@ def restate(
     skipped: bool,
     master: str,
 ) -> Rows:
-    """Count committed batches again, as their source and the job are now.
+    """Count committed batches again, from their current source and by the current job.
 
     \b
       txbatch restate flights 3 --plan
       txbatch restate flights 3 --why "the file of the 3rd was cut off"
       txbatch restate flights --interval 2013-01-03T05:00Z 2013-01-05T05:00Z --why "late files"
 
-    Each is a txid of its own, oldest first, that takes the place of what was counted. A call that was stopped goes on
-    when it is made again, for the same TXIDs and --why.
+    Each batch gets a new txid, oldest first, and the new counts replace the old counts. If a call was stopped, call again
+    with the same TXIDs and --why to go on.
     """
     if bool(txids) == (interval is not None):
         raise click.UsageError("name TXIDs, or give --interval START END: one of both")
@@ -87,14 +95,14 @@ def restate(
 
 
 def tell_committed(steps: Steps, run: Run) -> None:
-    """Say of a run whose batch is committed what of its source differs since, and how it is counted again (R15)."""
+    """If a run's batch is committed, print the changes in its source since, and the command to count again (R15)."""
     own = steps.ledger.head(steps.job.topology.name, run).own
     if own is not None and own.status is BatchStatus.COMMITTED:
         click.echo(one_line(f"{own.topology}: txid {own.txid} is not changed{already_committed(steps, own)}"), err=True)
 
 
 def tell_counted(reader: LedgerReader, topology: str, asked: Sequence[Interval]) -> None:
-    """Say how many of some intervals, one after the other, are committed already, and what becomes of those."""
+    """Print how many consecutive intervals are committed already, and how to count these again."""
     whole = Interval(asked[0].start, asked[-1].end)
     counted = reader.counted_within(topology, whole) if reader.status(topology) else {}
     if counted:

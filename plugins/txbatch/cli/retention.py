@@ -1,4 +1,4 @@
-"""`txbatch gc`: fold what need not be asked for or restated any more (R22)."""
+"""`txbatch gc`: fold contributions no longer needed for as-of or a restate (R22)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from txbatch.wiring import open_collector
 
 @click.command()
 @click.argument("topology", required=False, type=arguments.TEXT)
-@click.option("--keep-txids", type=arguments.Number(1, 2**31), help="The newest so many txids stay as they are.")
+@click.option("--keep-txids", type=arguments.Number(1, 2**31), help="Keep this many of the newest txids unfolded.")
 @click.option(
-    "--keep-days", type=arguments.Number(1, 36_500), help="What was committed in the last so many days stays."
+    "--keep-days", type=arguments.Number(1, 36_500), help="Keep batches committed in the last so many days unfolded."
 )
-@click.option("--dry-run", is_flag=True, help="Say how far it would go, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print how far gc would fold, and change nothing.")
 @prints_rows(
     "topology",
     "keep",
@@ -50,12 +50,11 @@ def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_
       txbatch gc
       txbatch gc word_count --keep-days 90
 
-    What stays is said by the job, Topology("word_count", keep=Keep(days=90)), unless it is said here. The values stay. What is
-    folded can be asked for no more by `as-of` and `why`, and not be restated. Windows that are older than their state keeps them,
-    OpaqueState("hourly", keep_windows="90 days"), leave it once all that made them is folded.
+    The job decides how much stays, Topology("word_count", keep=Keep(days=90)), unless an option does. The values stay.
+    Folded batches cannot be shown any more by `as-of` and `why`, and cannot be restated. Windows older than the time kept
+    by their state, OpaqueState("hourly", keep_windows="90 days"), leave the state once all their batches are folded.
 
-    Commits and reports go on meanwhile; a call that
-    was ended is called again. The newest batch is never folded.
+    Commits and reports go on meanwhile. If a call was ended, call again. The newest batch is never folded.
     """
     keep = _asked(topology, keep_txids, keep_days)
     collector = open_collector(database.ready(), Path.cwd())
@@ -79,9 +78,9 @@ def _asked(topology: str | None, keep_txids: int | None, keep_days: int | None) 
 
 
 def stored_policy(engine: Engine, topology: Topology) -> dict[str, Any]:
-    """Return what a job says that is kept, and what was until now: what is stored of it, where there is something.
+    """Return the policy of a job, and the stored policy until now, if any.
 
-    `growth` is what a month of batches comes to, as its last ones say, with that in words; None where nothing is known.
+    `growth` has the growth of a month, estimated from the last batches, with a description; None if unknown.
     """
     retention = Retention(engine)
     policies, until_now, found = retention.policies(), None, retention.growth(topology.name)

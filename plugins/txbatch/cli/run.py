@@ -1,4 +1,4 @@
-"""`txbatch run`: a batch of a job, or one after the other."""
+"""`txbatch run`: run a batch of a job, or several batches in turn."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ from txbatch.wiring import open_runner
 
 @click.command()
 @click.argument("job", type=arguments.TEXT)
-@click.option("--run-id", type=arguments.TEXT, help="The run's name: the same name meets the same batch again.")
+@click.option(
+    "--run-id", type=arguments.TEXT, help="The run's name. A later call with the same name finds the same batch."
+)
 @arguments.interval_option
 @arguments.param_option
-@click.option("--cron", type=arguments.TEXT, help="Cut the interval at these times: a batch each, in order.")
+@click.option(
+    "--cron", type=arguments.TEXT, help="Cut the interval at these times, and run a batch for each piece, in order."
+)
 @click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
-@click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
+@click.option("--until-idle", is_flag=True, help="Go on until nothing is new.")
 @click.option("--follow", is_flag=True, hidden=True)
 @click.option("--since", type=arguments.MOMENT, hidden=True)
 @click.option("--delay", type=arguments.LIMIT, hidden=True)
@@ -54,14 +58,14 @@ def run(
     delay: int | None,
     master: str,
 ) -> Rows:
-    """Run a batch of the job file JOB. First finishes what a killed call left.
+    """Run a batch of the job file JOB. First finishes the batches of killed calls.
 
     \b
       txbatch run jobs/word_count.py
       txbatch run jobs/flights.py --interval 2013-01-01T05:00Z 2013-01-02T05:00Z
 
-    The steps are those of a DAG run: initialize, emit, commit, success. With --cron, each interval in turn. Stops at the
-    first error; run the same command again to continue there.
+    The steps are the steps of a DAG run: initialize, emit, commit, success. With --cron, runs each interval in turn. Stops
+    at the first error; run the same command again to continue.
     """
     if follow:
         spelled_now("run --follow", "follow", job)

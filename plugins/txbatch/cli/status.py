@@ -1,4 +1,4 @@
-"""`txbatch status`, `batches`, `query` and `psql`: what is committed, and what is counted."""
+"""`txbatch status`, `batches`, `query` and `psql`: committed batches, and counted values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.tables.batches import unknown_topology
 
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
-# Of a batch or of an attempt, whichever is printed.
+# The columns of a batch or of an attempt.
 BATCH_COLUMNS = (
     *(
         "txid",
@@ -78,9 +78,9 @@ prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_re
     cut=("topology", "states"),
 )
 def status(topology: str | None) -> Rows:
-    """Show each topology: what is committed, in flight, failing, waiting.
+    """Show each topology: committed, in flight, failing and waiting batches.
 
-    Below the table stands what failed, who waits for whom, and which state in another database is ahead of the ledger.
+    Below the table are failures, waiting runs, and states in other databases ahead of the ledger.
     """
     where = chosen_settings()
     reader = LedgerReader(chosen_engine(where), Warehouses(where.warehouse_url))
@@ -100,8 +100,10 @@ def status(topology: str | None) -> Rows:
 
 @click.command()
 @click.argument("topology", type=arguments.TEXT)
-@click.option("--limit", default=20, show_default=True, type=arguments.LIMIT, help="How many, newest first.")
-@click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
+@click.option(
+    "--limit", default=20, show_default=True, type=arguments.LIMIT, help="Show at most this many, newest first."
+)
+@click.option("--attempts", is_flag=True, help="Show attempts instead of batches, with the reasons of failures.")
 @prints_batches
 def batches(topology: str, limit: int, attempts: bool) -> Rows:
     """List the batches of TOPOLOGY, newest first."""
@@ -117,10 +119,10 @@ def batches(topology: str, limit: int, attempts: bool) -> Rows:
 @click.argument("keys", nargs=-1, type=arguments.KEY)
 @prints_rows(nothing="")
 def query(state: str, keys: tuple[str, ...]) -> Rows:
-    """Look up the values of KEYS in STATE, absent ones included.
+    """Look up the values of KEYS in STATE, including missing keys.
 
-    A key of several columns is written as CSV: `txbatch query flights AA,JFK B6,LGA`. A global value has no key: name
-    the STATE alone.
+    Write a key with several columns in CSV: `txbatch query flights AA,JFK B6,LGA`. A global value has no key: name the
+    STATE alone.
     """
     where = chosen_settings()
     reader = LedgerReader(chosen_engine(where), Warehouses(where.warehouse_url))
@@ -132,8 +134,8 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
 def psql(given: tuple[str, ...]) -> None:
     """Open psql on the reports, read-only.
 
-    Arguments are psql's: -f FILE runs a file, -c a statement. On the embedded PostgreSQL it is the role
-    report, which can read the schema report and change nothing; elsewhere the URL's.
+    Arguments are psql's: -f FILE runs a file, -c a statement. On the embedded PostgreSQL, psql uses the role report, with
+    rights to read the schema report and no rights to change data. On other servers, psql uses the role in the URL.
     """
     with errors_told():
         line, environment = _psql(chosen_settings(), given)

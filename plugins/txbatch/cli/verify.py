@@ -1,4 +1,4 @@
-"""`txbatch verify`: read again what is committed, and compare (R24)."""
+"""`txbatch verify`: read committed batches again, and compare (R24)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from txbatch.tables import plain
 from txbatch.wiring import open_application, open_steps, open_verifier
 
 COLUMNS = ("what", "outcome", "records", "keys", "different", "reason")
-# As many files that changed are named of a batch.
+# The maximum number of changed files named of a batch.
 FILES_SHOWN = 5
 _SEED = arguments.Number(1, 2**31)
 
@@ -33,7 +33,7 @@ def row(topology: str, finding: Finding) -> dict[str, Any]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Below the table: the keys that differ, the files, and the command that would count them."""
+    """Print below the table the differing keys, the changed files, and the command to count again."""
     for each in rows:
         for compared in each["compared"]:
             for example in compared["examples"]:
@@ -56,19 +56,19 @@ def _example(example: Mapping[str, Any]) -> str:
 @click.command()
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
 @click.argument("txids", nargs=-1, type=arguments.TXID, metavar="[TXID]...")
-@click.option("--sample", type=arguments.LIMIT, help="Verify so many batches, chosen by chance.")
-@click.option("--seed", type=_SEED, help="Choose the same ones as the call that printed this.")
+@click.option("--sample", type=arguments.LIMIT, help="Verify this many batches, chosen at random.")
+@click.option("--seed", type=_SEED, help="Choose the same batches as an earlier call that printed this seed.")
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(*COLUMNS, nothing="nothing is committed yet", show=show, drop=("keys", "records"), cut=("reason",))
 def verify(job: str, txids: tuple[int, ...], sample: int | None, seed: int | None, master: str) -> Rows:
-    """Read committed batches again, and compare them with what is stored.
+    """Read committed batches again, and compare the results with the stored rows.
 
     \b
       txbatch verify word_count
       txbatch verify jobs/word_count.py 3 7
 
-    Changes nothing. Exit code 1 for what is DIFFERENT, UNVERIFIABLE (the source is not what it was), or not counted
-    at all. Without TXIDs every batch, or a --sample, is verified, then gaps and holes are told; always the states.
+    Changes nothing. Exit code 1 if a batch or state is DIFFERENT, UNVERIFIABLE (the source has changed), or not counted at
+    all. Without TXIDs, verifies every batch, or a --sample, then prints gaps and holes. States are always verified.
     """
     if txids and sample is not None:
         raise click.UsageError("--sample chooses txids: leave out those that are named")

@@ -1,6 +1,6 @@
-"""The protocol: plain Python that decides and never does. Its rules (R1 ...) are those of docs/rules.md.
+"""The protocol: plain Python that decides and never does. The rules (R1 ...) are in docs/rules.md.
 
 The rooms, from the ground up: `text`, `garbage`, `errors`; `naming`, `formats`, `records`; `aggregates`, `windows`;
-`state`, `batch`, `sources`; `topology`, `definition`, `upstream`; `protocol`, `corrections`. A room imports only rooms
-below it.
+`state`, `batch`, `sources`; `topology`, `definition`, `upstream`; `protocol`, `corrections`. A room imports only lower
+rooms.
 """

@@ -1,4 +1,4 @@
-"""The formats of what is stored as JSON: a process may meet what a newer txbatch wrote, and must not guess at it.
+"""The formats of stored JSON: a process may meet the JSON of a newer txbatch, and must not guess at the meaning.
 
 >>> check_format("the plan of txid 7", {"format": 2}, newest=2)
 2
@@ -16,7 +16,7 @@ from txbatch.core.errors import NewerFormat
 
 
 def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
-    """Return the format of a stored object, 1 where none is written; raise NewerFormat for one above `newest`."""
+    """Return the format of a stored object, 1 if none is written. Raise NewerFormat if the format is above `newest`."""
     found = value.get("format", 1)
     if type(found) is int and 1 <= found <= newest:
         return found
@@ -25,5 +25,5 @@ def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
 
 
 def is_range(value: Any) -> bool:
-    """True for the JSON of a range: an object with both ends."""
+    """True if the value is the JSON of a range: an object with both ends."""
     return isinstance(value, Mapping) and {"start", "end"} <= set(value)

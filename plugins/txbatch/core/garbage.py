@@ -1,4 +1,4 @@
-"""No looking for garbage while many rows are at hand, which have no cycles."""
+"""No garbage collection while many rows without cycles are in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Context manager. Let Python look for no cycles: to look through so many rows takes longer than to merge them."""
+    """Context manager. Stop Python's search for cycles: a search through many rows takes longer than merging the rows."""
     looked_for = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What a spout of the job raises, told with its stream; what a value is refused for, told with whose it is."""
+"""Errors with names: a spout's error with the name of the stream, a refused value's error with the name of the owner."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from txbatch.core.text import text_of
 
 @contextmanager
 def naming_stream(what: str) -> Iterator[None]:
-    """Context manager. SpoutFailed, which names `what` and the cause, for what the block raises; errors of ours pass."""
+    """Context manager. Raise SpoutFailed, with `what` and the cause, if the block raises; txbatch's own errors pass."""
     try:
         yield
     except TxbatchError:
@@ -24,7 +24,7 @@ def naming_stream(what: str) -> Iterator[None]:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Context manager. Name `what` in a BadRecord that the block raises."""
+    """Context manager. If the block raises BadRecord, name `what` in the message."""
     try:
         yield
     except BadRecord as error:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-# Of an error, a name, a reason. Whoever needs all of a text looks where it came from.
+# Of an error, a name, a reason. If you need all of a text, look at the source of the text.
 LENGTH_MAX = 4_000
-# Of why somebody asked for something; in the ledger, in reports and in the UI.
+# Of a person's reason for a request; in the ledger, in reports and in the UI.
 WHY_MAX = 1_000
 # Of a record within an error.
 RECORD_MAX = 300
@@ -16,8 +16,8 @@ _RANGES_SHOWN = 3
 
 
 def one_line(value: Any, at_most: int = LENGTH_MAX) -> str:
-    r"""The text in one line: what is not printable is escaped (control and format characters, line ends, lone
-    surrogates), what is too long is cut and says how long it was. What was shown once stays as it is.
+    r"""Return the text in one line. Characters that are not printable are escaped: control and format characters, line ends,
+    lone surrogates. A text that is too long is cut, with the length at the end. A result given again stays the same.
 
     >>> one_line("a\x1b[2J\u202eb\nc")
     'a\\x1b[2J\\u202eb\\nc'
@@ -33,7 +33,7 @@ def one_line(value: Any, at_most: int = LENGTH_MAX) -> str:
 
 
 def describe_record(record: Mapping[str, Any]) -> str:
-    """A record as a part of an error, cut so that the rest of that has room.
+    """Return a record as a part of an error, cut to leave room for the rest of the error.
 
     >>> describe_record({"word": "a"})
     "{'word': 'a'}"
@@ -43,7 +43,7 @@ def describe_record(record: Mapping[str, Any]) -> str:
 
 
 def how_many(count: int, one: str, many: str | None = None) -> str:
-    """So many of something, in words.
+    """Return a number of things in words.
 
     >>> how_many(1, "key"), how_many(1_000, "key"), how_many(2, "batch", "batches")
     ('1 key', '1,000 keys', '2 batches')
@@ -52,7 +52,7 @@ def how_many(count: int, one: str, many: str | None = None) -> str:
 
 
 def list_txids(txids: Iterable[int]) -> str:
-    """Name txids in their order, as `list_numbers` does.
+    """Return txids in order, as `list_numbers` does.
 
     >>> list_txids([122]), list_txids([122, 121]), list_txids([307, 305])
     ('txid 122', 'txids 121 to 122', 'txids 305, 307')
@@ -63,7 +63,7 @@ def list_txids(txids: Iterable[int]) -> str:
 
 
 def list_numbers(what: str, numbers: Iterable[int]) -> str:
-    """Name numbers of something in their order: those that follow each other by the first and the last, and of many the first.
+    """Return numbers in order, in words: adjoining numbers by the first and the last, and only the first ranges of many.
 
     >>> list_numbers("migration", [32, 33])
     'migrations 32 to 33'
@@ -81,17 +81,17 @@ def list_numbers(what: str, numbers: Iterable[int]) -> str:
 
 
 def safe_lines(value: Any) -> str:
-    """The same for a text of several lines: each is shown, and of too many the last ones."""
+    """Return a text of several lines, each as by `one_line`; of too many lines, the last 200."""
     return "\n".join(map(one_line, text_of(value).splitlines()[-200:]))
 
 
 def escape(text: str) -> str:
-    """Write what is not printable as a Python literal has it."""
+    """Return a text with characters that are not printable escaped, as in a Python literal."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def escape_json(text: str) -> str:
-    r"""JSON, in which nothing but its own line ends can do anything to a terminal; it means the same.
+    r"""Return the same JSON without characters that could change a terminal, except line ends.
 
     >>> escape_json('"\x9b\u202e"')
     '"\\u009b\\u202e"'
@@ -111,12 +111,12 @@ def _json_escaped(character: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value or an exception of a job, also where its own says nothing because that raises."""
+    """Return the text of a job's value or exception, even if the job's own `__str__` raises."""
     return _said(value, str)
 
 
 def repr_of(value: Any) -> str:
-    """Return the `repr` of a value of a job, also where its own says nothing because that raises."""
+    """Return the `repr` of a job's value, even if the job's own `__repr__` raises."""
     return _said(value, repr)
 
 

@@ -1,4 +1,4 @@
-"""The engine for operations in Python: the same operations as in `spark/`, in this process.
+"""The engine for operations in Python: runs the operations of `spark/` in the calling process, without Spark.
 
 Read `emitter`, `operations`, `functions`, `batch_operations`; then `append`, `sessions`, `look_up`; `queries` answers
 query streams.

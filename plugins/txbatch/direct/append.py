@@ -1,4 +1,4 @@
-"""The records of a batch as rows of a state that keeps them, in memory."""
+"""Makes rows of a state that keeps records, from the records of a batch in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def appended(records: Iterable[Record], aggregate: PersistentAggregate, position
 
 
 def _told(field: Field, value: Any) -> str:
-    """A field as Spark tells it: as a text that no other value of it has, behind its length."""
+    """Return a value's text behind the text's length, equal to Spark's. Different values of a field have different texts."""
     if value is None:
         return "-"
     text = text_of(field, value)

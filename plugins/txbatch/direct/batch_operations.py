@@ -1,4 +1,4 @@
-"""What is made of all records of a batch, in memory; values are compared as Spark does."""
+"""Operations on all records of a batch, in memory. Values compare by Spark's rules."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def first_n(records: Iterable[Record], step: FirstN) -> list[Record]:
 
 
 def numbered(records: Iterable[Record], step: Numbered, base: int | None) -> Iterator[Record]:
-    """Yield the records in the order of all fields, each with its number from `base` on; null where that is not known."""
+    """Yield the records in the order of all fields, numbered from `base` on. The number is null if `base` is None."""
     for at, record in enumerate(sorted(records, key=lambda record: order_of(record.values()))):
         yield {**record, step.number: None if base is None else base + at}
 
 
 def grouped(records: Iterable[Record], keys: Sequence[Field]) -> dict[tuple[Any, ...], list[Record]]:
-    """Return the records by their keys; a null is a key like any other."""
+    """Return the records by key; null is an ordinary key."""
     found: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         found.setdefault(key_of(record[key.name] for key in keys), []).append(record)
@@ -58,12 +58,12 @@ def _ordered(records: list[Record], step: FirstN) -> list[Record]:
 
 
 def aggregate(records: Iterable[Record], step: Aggregate) -> Iterator[Record]:
-    """Return a record for each key; without keys also of no records, unless it is one for each partition."""
+    """Yield a record for each key. Without keys, an empty batch gives a record too, except for an aggregate per partition."""
     return aggregated(records, step, step.values)
 
 
 def aggregated(records: Iterable[Record], step: Aggregate, values: Sequence[BatchValue]) -> Iterator[Record]:
-    """Yield the same, by the values of the step."""
+    """Yield the records of `aggregate`, with the given values in place of the step's values."""
     groups = grouped(records, step.keys)
     if not (step.keys or step.partitions):
         groups.setdefault((), [])
@@ -73,7 +73,7 @@ def aggregated(records: Iterable[Record], step: Aggregate, values: Sequence[Batc
 
 
 def reduced(records: Iterable[Record], step: Reduce) -> Iterator[Record]:
-    """Yield a record for each key, whose records come in the order of all fields; without keys also of no records."""
+    """Yield a record for each key; without keys, an empty batch gives a record too. Records are sorted by all fields."""
     keys = [key.name for key in step.keys]
 
     def order(record: Record) -> tuple[Any, ...]:
@@ -84,7 +84,7 @@ def reduced(records: Iterable[Record], step: Reduce) -> Iterator[Record]:
 
 
 def join(left: Iterable[Record], right: Iterable[Record], node: Join) -> Iterator[Record]:
-    """Yield the records of both sides that are equal in the join's fields; null is equal to nothing."""
+    """Yield the joined records of both sides with equal values in the join's fields; null equals nothing."""
     ours, theirs = list(left), list(right)
     found: dict[tuple[Any, ...], list[Record]] = {}
     for other in theirs:
@@ -100,7 +100,7 @@ def join(left: Iterable[Record], right: Iterable[Record], node: Join) -> Iterato
 
 
 def _init(aggregator: CombinerAggregator, record: Record, *, show: bool) -> Partial:
-    """Return what a record contributes; BadFunction has the record, if that may be shown."""
+    """Return a record's partial. BadFunction shows the record if `show` is true."""
     try:
         return init_of(aggregator, record, show=show)
     except BadFunction as error:

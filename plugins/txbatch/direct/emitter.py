@@ -1,4 +1,4 @@
-"""Emit in this process what Spark emits elsewhere: for spouts with `batch`, and operations that are Python functions."""
+"""Emits batches in the calling process, without Spark: for spouts with `batch`, and operations in Python."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def emit_batch(
     exports: Mapping[str, Sequence[tuple[Any, ...]]] = MappingProxyType({}),
     tables: Tables = NO_TABLES,
 ) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
-    """Do what Spark does: read what the plan names, run the operations, aggregate to partials. `exports` is what states had.
+    """Read the planned ranges, run the operations, aggregate to partials, like Spark. `exports` holds the records of states.
 
-    `tables` are the rows of the states that it looks up in.
+    `tables` holds the rows of states for look-ups.
     """
     found = {
         name: _read(topology.streams[name], planned, exports.get(name))
@@ -87,7 +87,7 @@ def emit_batch(
 def _counted(
     topology: Topology, assignment: Assignment, read: Read, tables: Tables
 ) -> tuple[dict[str, tuple[list[Record], int | None]], dict[str, list[tuple[Any, Partial]]]]:
-    """Return by state which records count and how many were late, as `counting` does, and what they contribute."""
+    """Return two mappings by state: the counted records with the number of late records (see `counting`), and the partials."""
     plan, marks = assignment.plan, assignment.plan.marks(topology.watermarks)
     kept = {each.state.name: list(records(each.stream, read, tables, plan)) for each in topology.aggregates}
     for state in (each.state for each in topology.aggregates if isinstance(each.state, QuarantineState)):
@@ -107,7 +107,7 @@ def _of(assignment: Assignment) -> str:
 
 @contextmanager
 def _named(assignment: Assignment) -> Iterator[None]:
-    """Context manager. Name the attempt in errors of ours about what is made of its records."""
+    """Context manager. Name the attempt in txbatch's errors about the attempt's records."""
     try:
         yield
     except QuarantineFull:  # which names it
@@ -117,7 +117,7 @@ def _named(assignment: Assignment) -> Iterator[None]:
 
 
 def described(part: list[Record], time: str | None = None, planned_at: int | None = None) -> ReadPartition:
-    """Describe what was read of a partition; `time` is the field that a watermark follows, `planned_at` that of the plan."""
+    """Describe the records read of a partition. `time` is the field of a watermark, `planned_at` the plan's time."""
     found = [] if time is None else [record[time] for record in part]
     times = [micros_of(each) for each in found if each is not None]
     ahead = None if time is None or planned_at is None else sum(each > planned_at for each in times)
@@ -127,7 +127,7 @@ def described(part: list[Record], time: str | None = None, planned_at: int | Non
 def counting(
     aggregate: PersistentAggregate, reached: list[Record], watermark: Marks
 ) -> tuple[list[Record], int | None]:
-    """Return which of the records that reach a state count there, and how many were late by a plan's watermarks (R25)."""
+    """Return the counted records of a state, and the number of records late by a plan's watermarks (R25)."""
     of = aggregate.state.of if isinstance(aggregate.state, LateState) else aggregate
     before = of.late_before(watermark)
     if of.window is None or before is None:
@@ -144,7 +144,7 @@ def counting(
 def _read(
     stream: Stream, planned: StreamPlan, exported: Sequence[tuple[Any, ...]] | None
 ) -> tuple[dict[str, list[Record]], dict[str, str]]:
-    """Return the records of each partition, and why others could not be read, which an opaque spout leaves out (R13)."""
+    """Return the records of each partition, and the reasons why an opaque spout leaves out unreadable partitions (R13)."""
     fields = parse_fields(stream.spout.fields)
     if exported is not None:
         return {at: [record_of(record, fields) for record in exported] for at in planned.ranges}, {}
@@ -169,9 +169,9 @@ def _read(
 def partials_of(
     aggregate: PersistentAggregate, kept: Iterable[Record], position: int = 0, late_before: int | None = None
 ) -> list[tuple[Any, Partial]]:
-    """Return what the records that reach a state contribute at a position, by key; a global value has the key ().
+    """Return a state's partials at a position, by key, from the records reaching the state. A global value has the key ().
 
-    Of sessions those of the batch, in which no record that is late is together with one that is not.
+    Sessions are made from the batch alone. No session holds both late records and records in time.
     """
     found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
     combine = Merger(aggregate.partial_merges)
@@ -197,7 +197,7 @@ def partials_of(
 
 
 def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
-    """Return what one record contributes, with its marks where keys may be removed."""
+    """Return a record's partial, with the marks of removal if keys may be removed."""
     show = aggregate.stream.show_records
     if aggregate.removable and holds("remove", aggregate.remove, record, show=show):
         return (*(None for _ in aggregate.columns), True, False)

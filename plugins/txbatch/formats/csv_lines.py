@@ -1,4 +1,4 @@
-"""CSV as RFC 4180 has it, from bytes to typed columns: what is not written so is refused, with its line."""
+"""CSV by RFC 4180, from bytes to typed columns: refuses text of any other form, with the line."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def decode(
     keep: Keep | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
-    """The records of whole lines of UTF-8, whose cells stand in the order of `columns`, or else of the fields.
+    """Return the records of whole lines of UTF-8. Cells stand in the order of `columns`, or of the fields if `columns` is
+    None.
 
-    `keep` chooses records by their time; the other fields of those that are not wanted are not looked at. Misfit names the
-    first line that is not right.
+    `keep` chooses records by time; the fields of unwanted records are not checked, except for the time. Misfit names the
+    first faulty line.
     """
     names = list(columns or (field.name for field in fields))
     _check_line_ends(data, options)
@@ -59,7 +60,9 @@ def decode(
 
 
 def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> tuple[list[str], int]:
-    """The columns that the first record of `data` names, and how many bytes it takes; Misfit if they are not the fields."""
+    """Return the columns named in the first record of `data`, and the record's bytes. Raise Misfit if the columns misfit the
+    fields.
+    """
     end = _first_record(data, options)
     line = data[:end]
     _check_line_ends(line, options)
@@ -82,7 +85,7 @@ def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> 
 
 
 def whole_records(data: bytes, options: Mapping[str, Any], *, within: bool = False) -> int:
-    """Return how many bytes of whole lines are whole records; `within`: they begin within quotes."""
+    """Return the number of bytes in whole records, out of whole lines; `within`: the data begins within quotes."""
     quote = options["quote"].encode()
     if not (options["multiline"] and quote):
         return len(data)
@@ -97,7 +100,7 @@ def _first_record(data: bytes, options: Mapping[str, Any]) -> int:
 
 
 def _record_ends(data: bytes, quote: bytes, *, within: bool = False) -> Iterator[int]:
-    """Of each piece of the data in which lines end outside quotes: after which byte the first does, and the last."""
+    """Yield, for each piece of data with line ends outside quotes, the place after the first and after the last line end."""
     for start in range(0, len(data), _PIECE_BYTES):
         piece = data[start : start + _PIECE_BYTES]
         newlines, quotes = _places(piece, b"\n"), _places(piece, quote)
@@ -108,7 +111,7 @@ def _record_ends(data: bytes, quote: bytes, *, within: bool = False) -> Iterator
 
 
 def _places(data: bytes, of: bytes) -> Any:
-    """Return where a byte stands: found piece by piece, in the narrowest numbers, as a record may be all of it."""
+    """Return the places of a byte: found piece by piece, in the narrowest numbers, because a record may consist of the byte."""
     pieces = [
         (start + np.flatnonzero(np.frombuffer(data, np.uint8, count, start) == ord(of))).astype(np.uint32)
         for start in range(0, len(data), _PIECE_BYTES)
@@ -129,7 +132,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
-    """Lines end with \\n or \\r\\n, quotes stand where RFC 4180 has them, and U+0000 only where options say so."""
+    """Check the data: lines end with \\n or \\r\\n, quotes follow RFC 4180, and U+0000 stands only if permitted by options."""
     quote = options["quote"].encode()
     quotes = _places(data, quote) if quote and quote in data else None
     if quotes is not None:
@@ -148,7 +151,7 @@ def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
 
 
 def _check_returns(data: bytes, quotes: Any) -> None:
-    """A carriage return that no newline follows is refused, unless it stands within these quotes."""
+    """Refuse a carriage return without a newline behind, unless the carriage return stands within the quotes."""
     returns = _places(data, b"\r")
     alone = returns[np.frombuffer(data + b" ", np.uint8)[returns + 1] != 10]
     if quotes is not None:
@@ -158,7 +161,7 @@ def _check_returns(data: bytes, quotes: Any) -> None:
 
 
 def _check_quotes(data: bytes, quotes: Any, options: Mapping[str, Any]) -> None:
-    """Of the quotes each odd one opens a cell and each even one closes it; two that touch within a cell are one."""
+    """Check quotes: each odd quote opens a cell, each even quote closes the cell; two touching within a cell are one."""
     text = np.frombuffer(b"\n" + data + b"\n", np.uint8)
     borders = np.zeros(256, bool)
     borders[[ord(options["quote"]), ord(options["sep"]), 10]] = True
@@ -179,7 +182,7 @@ def _at(data: bytes, place: int, reason: str, kind: type[BadRecord] = BadRecord)
 
 
 def _cells(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> pa.Table:
-    """All cells as text, one chunk a column."""
+    """Return all cells as text, in one chunk a column."""
     unnamed = [str(number) for number in range(len(names))]
     null_values = options["null_value"]
     read = arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=unnamed)
@@ -203,7 +206,7 @@ def _cells(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> pa.
 
 
 def _why(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> Misfit | None:
-    """Return what Arrow's parser refused, by reading record after record."""
+    """Return the fault refused by Arrow's parser, by reading record after record."""
     for line, record in _records(data, options, blank=len(names) == 1):
         if len(record) != len(names):
             return Misfit(
@@ -214,9 +217,9 @@ def _why(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> Misfi
 
 
 def _records(data: bytes, options: Mapping[str, Any], *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """The line on which each record begins, and its cells; Misfit for bytes that are no UTF-8.
+    """Yield the line where a record begins, and the record's cells. Raise Misfit for bytes that are no UTF-8.
 
-    A blank line is a record of one empty cell, or none.
+    A blank line is a record of a single empty cell, or no record.
     """
     csv.field_size_limit(1 << 31)
     text = io.StringIO(data.decode("utf-8", "surrogateescape"), newline="")
@@ -261,7 +264,7 @@ def _checked(
     make: Callable[[], pa.Array],
     rows: pa.Array | None = None,
 ) -> pa.Array:
-    """Return a column's values. An error names the value that does not fit, and its line."""
+    """Return a column's values. An error names the misfit value and the value's line."""
     try:
         return make()
     except BadValue as bad:
@@ -272,7 +275,7 @@ def _checked(
 
 
 def _line(data: bytes, row: int, width: int, options: Mapping[str, Any]) -> int:
-    """The line on which a record begins."""
+    """Return the line where a record begins."""
     records = enumerate(_records(data, options, blank=width == 1))
     return next(line for number, (line, _) in records if number == row)
 

@@ -1,4 +1,4 @@
-"""JSON lines, strictly: one object a line, which has each declared field once, as it is declared."""
+"""JSON lines, strictly: an object a line, with each declared field once, in the declared type."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _ESCAPED = re.compile(rb'\\[u/][^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?')
 def decode(
     data: bytes, fields: Sequence[Field], options: Mapping[str, Any], keep: Keep | None = None
 ) -> pa.RecordBatch:
-    """The records of whole lines, blank ones left out. Members of an object that no field names are passed over.
+    """Return the records of whole lines, without blank lines. Members without a field are passed over.
 
-    `keep` chooses records by their time. Misfit names the first line that is not one object, or a field that is missing
-    or not as it is declared.
+    `keep` chooses records by time. Misfit names the first line that is not one object, or a field that is missing or unlike
+    the declaration.
     """
     lines = _Lines(data, tuple(fields), options)
     records = lines.records()
@@ -56,7 +56,7 @@ def decode(
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """How a field is read off a record. Numbers that must not go through a double are kept as they are written."""
+    """Reads a field off a record. Numbers that must not go through a double are kept in the written form."""
 
     attribute: str
     type: str
@@ -68,14 +68,14 @@ class _Member:
         return [None if value is msgspec.UNSET else value for value in found] if self.optional else found
 
     def given(self, records: Sequence[Any]) -> int:
-        """How many records have it."""
+        """Return the number of records with the member."""
         if not self.optional:
             return len(records)
         return sum(getattr(record, self.attribute) is not msgspec.UNSET for record in records)
 
 
 class _Lines:
-    """Whole lines, and what is made of them."""
+    """Whole lines, and the values read from the lines."""
 
     def __init__(self, data: bytes, fields: tuple[Field, ...], options: Mapping[str, Any]) -> None:
         self.data, self.fields, self.options = data, fields, options
@@ -85,11 +85,11 @@ class _Lines:
         )
 
     def __iter__(self) -> Iterator[bytes]:
-        """Those that are not blank."""
+        """Yield the lines that are not blank."""
         return (line for line in self.data.split(b"\n") if line.strip(_BLANKS))
 
     def records(self) -> list[Any]:
-        """One a line."""
+        """Return a record for each line."""
         self._check_utf8()
         try:
             records = [self.decode(line) for line in self]
@@ -101,12 +101,12 @@ class _Lines:
         return records
 
     def column(self, name: str, records: Sequence[Any], numbers: Sequence[int]) -> pa.Array:
-        """A field of these records, which have these numbers in the block."""
+        """Return a field of the records; `numbers` are the records' numbers in the block."""
         member = self.members[name]
         return self.checked(name, numbers, lambda: self._array(member.values(records), member))
 
     def checked(self, name: str, numbers: Sequence[int], make: Callable[[], pa.Array]) -> pa.Array:
-        """Return a field's values. An error names the value that does not fit, and its line."""
+        """Return a field's values. An error names the misfit value and the value's line."""
         try:
             return make()
         except BadValue as bad:
@@ -121,7 +121,7 @@ class _Lines:
         return pa.array(values, arrow_type(member.type))
 
     def _texts(self, raw: Sequence[Any], type_: str) -> pa.Array:
-        """Numbers as they are written, null as null; BadValue for anything else."""
+        """Return numbers in the written form, null as null. Raise BadValue for anything else."""
         texts = [b"null" if value is None else bytes(value) for value in raw]
         for index, text in enumerate(texts):
             if text[:1] in b'"tf{[':
@@ -132,7 +132,7 @@ class _Lines:
         return pa.array(strings, pa.binary()).cast(pa.string())
 
     def _found(self, number: int) -> tuple[int, bytes]:
-        """The line of the record of this number."""
+        """Return the line of a record by number."""
         filled = ((line, text) for line, text in enumerate(self.data.split(b"\n")) if text.strip(_BLANKS))
         return next(found for record, found in enumerate(filled) if record == number)
 
@@ -157,18 +157,18 @@ class _Lines:
         raise AssertionError("a line was refused, and then none was")
 
     def _each_key_once(self, records: Sequence[Any]) -> bool:
-        """True if there are as many keys as fields were found, so that no key stands twice; checked for all lines together.
+        """Return whether the keys are as many as the found fields, so no key stands twice; for all lines together.
 
-        A key is what stands before a colon; within texts there may be more of those, never less.
+        A key stands before a colon; within texts there may be more colons, never fewer.
         """
         text = np.frombuffer(self.data, np.uint8)
         before = np.bincount(text[:-1][text[1:] == ord(":")], minlength=256)[list(b'" \t\r')]
         return bool(before.sum() == sum(member.given(records) for member in self.members.values()))
 
     def _check_keys(self, records: Sequence[Any]) -> None:
-        """Refuse a field that is there twice in an object, of which the decoder takes the last.
+        """Refuse a field present twice in an object: the decoder takes the last.
 
-        Only lines in which a field's name is found twice, or a key is written with escapes, are looked at.
+        Only lines with a field's name twice, or a key written with escapes, are looked at.
         """
         escaped = _has_escaped_key(self.data)
         quoted = {f'"{name}"'.encode(): member for name, member in self.members.items()}
@@ -181,7 +181,7 @@ class _Lines:
                 raise Misfit(self._found(number)[0], twice)
 
     def _check_capitals(self, records: Sequence[Any]) -> None:
-        """Refuse an object that lacks an optional field, and has it in other capitals."""
+        """Refuse an object with an optional field in other capitals."""
         lacking = {name: member for name, member in self.members.items() if member.given(records) < len(records)}
         if not lacking:
             return
@@ -198,7 +198,7 @@ class _Lines:
 
 
 def _has_escaped_key(text: bytes) -> bool:
-    """True if a key of valid JSON is written with an escape, behind which a field's name may stand."""
+    """Return whether a key of valid JSON is written with an escape, and may hide a field's name."""
     return any(found[1] for found in _ESCAPED.finditer(text))
 
 
@@ -206,7 +206,7 @@ def _has_escaped_key(text: bytes) -> bool:
 def _decoder(
     fields: tuple[Field, ...], optional: tuple[str, ...], quoted_numbers: bool, epochs: bool
 ) -> tuple[dict[str, _Member], Callable[[bytes], Any]]:
-    """The members by name, and what decodes a line to a record that has them."""
+    """Return the members by name, and a decoder from a line to a record with the members."""
 
     def as_written(type_: str) -> bool:
         number = type_ in INTEGER_TYPES | FLOATING_TYPES

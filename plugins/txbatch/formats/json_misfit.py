@@ -1,4 +1,4 @@
-"""Why a line is not the record that was declared, told from the line itself: nothing is decided here."""
+"""Explains, from the line itself, why a line is not the declared record: nothing is decided here."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from txbatch.formats.misfit import Misfit, describe_value
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A number in the written form."""
 
 
 class _Object(list[tuple[str, Any]]):
-    """An object's members in their order, names that are there twice included."""
+    """An object's members in order, including names present twice."""
 
 
 _WORDS = {str: "a text", bool: "true or false", _Object: "an object", list: "an array", _Number: "a number"}
@@ -29,7 +29,7 @@ _FLATTEN = "a field holds one value, so let the writer flatten it"
 
 
 def misfit(number: int, line: bytes, fields: Sequence[Field], options: Mapping[str, Any], error: Exception) -> Misfit:
-    """For a line that was refused, for this error."""
+    """Return the misfit of a refused line, for the given error."""
     if isinstance(error, RecursionError):
         return Misfit(number, _TOO_DEEP)
     text = line.decode().strip(_BLANKS)
@@ -48,7 +48,7 @@ def misfit(number: int, line: bytes, fields: Sequence[Field], options: Mapping[s
 
 
 def twice(line: bytes, fields: Sequence[Field]) -> str | None:
-    """That a declared field is there twice, if one is."""
+    """Return a text about a declared field present twice, or None."""
     try:
         names = [name for name, _ in parsed(line)]
     except RecursionError:
@@ -58,7 +58,7 @@ def twice(line: bytes, fields: Sequence[Field]) -> str | None:
 
 
 def other_capitals(line: bytes, field: str) -> str | None:
-    """That a field is there in other capitals, if it is."""
+    """Return a text about a field present in other capitals, or None."""
     try:
         names = [name for name, _ in parsed(line)]
     except RecursionError:
@@ -67,7 +67,7 @@ def other_capitals(line: bytes, field: str) -> str | None:
 
 
 def value_of(line: bytes, field: str) -> str:
-    """A field's value as a text, for messages."""
+    """Return a field's value in a text, for messages."""
     try:
         return _text(dict(parsed(line)).get(field))
     except RecursionError:
@@ -75,12 +75,12 @@ def value_of(line: bytes, field: str) -> str:
 
 
 def parsed(text: bytes) -> Any:
-    """The value that is written, with numbers as they are written."""
+    """Return the written value, with numbers in the written form."""
     return _decoder().decode(text.decode().strip(_BLANKS))
 
 
 def unlike(value: Any, type_: str, options: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value for its type, as a predicate; empty if nothing is."""
+    """Return a value's fault for the type, in a predicate; empty without a fault."""
     wanted = _wanted(type_, options)
     if value is None or type(value) is wanted:
         return ""
@@ -88,7 +88,7 @@ def unlike(value: Any, type_: str, options: Mapping[str, Any]) -> str:
 
 
 def _member(number: int, members: _Object, fields: Sequence[Field], options: Mapping[str, Any]) -> Misfit | None:
-    """The first field that is missing, or is not as it is declared."""
+    """Return the first field that is missing, or unlike the declaration."""
     values = dict(members)
     for field in fields:
         if field.name not in values and field.name not in (options.get("optional") or ()):
@@ -122,7 +122,7 @@ def _broken(text: str, error: ValueError) -> str:
 
 
 def _odd(value: Any, type_: str) -> str:
-    """Return what is wrong with a value of the right kind."""
+    """Return the fault of a value of the right kind."""
     if isinstance(value, str) and _half(value):
         return "has half a character, as \\ud800 is one; mend the source"
     if isinstance(value, _Number) and type_ in INTEGER_TYPES:
@@ -173,7 +173,7 @@ def _word(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as JSON would have it, texts as they are."""
+    """Return a value in JSON, texts unchanged."""
     if isinstance(value, str):
         return value
     if isinstance(value, _Object):

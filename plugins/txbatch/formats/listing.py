@@ -1,4 +1,4 @@
-"""The listing rule: which files of a folder are input. Spark reads nothing from the others, silently."""
+"""The listing rule: which files of a folder are input. Spark silently reads nothing from all other files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GLOB_CHARACTERS = "\\*?[]{},"
 
 
 def absolute(root: object, spout: str) -> Path:
-    """Return a spout's root as a path; DefinitionError unless it is the same folder wherever a process runs."""
+    """Return a spout's root as a path. Raise DefinitionError unless the root is the same folder wherever a process runs."""
     if not isinstance(root, str | os.PathLike) or not Path(root).is_absolute():
         raise InvalidOption(
             f"{spout}: root {str(root) if isinstance(root, Path) else root!r} is no absolute path: a shell and Airflow would "
@@ -33,7 +33,7 @@ def absolute(root: object, spout: str) -> Path:
 
 
 def name_pattern(pattern: object, spout: str) -> str:
-    """Return the pattern; DefinitionError when no file's name can match it."""
+    """Return the pattern. Raise DefinitionError if no file's name can match the pattern."""
     if not isinstance(pattern, str) or not pattern or "/" in pattern:
         raise InvalidOption(
             f"{spout}: pattern {pattern!r} is for a file's name, at any depth, such as '*.csv': it has no '/'"
@@ -44,12 +44,12 @@ def name_pattern(pattern: object, spout: str) -> str:
 def files_below(
     root: Path, pattern: str = "*", known: Container[str] = (), *, foreign_links: bool = False
 ) -> list[str]:
-    """Relative paths of the regular files at any depth, in the order of their bytes, hidden files and folders left out.
+    """Return relative paths of the regular files at any depth, sorted by bytes, without hidden files and folders.
 
-    A link to a folder is entered, one to a file is a file; not when what it leads to is listed where it is. Those in `known` are
-    left out; without links to files they are not even looked at. Raises TransientError when `root` is no folder, Spark could not
-    read a name, two links lead to the same, or one leads out of `root` to what another owns, unless `foreign_links`;
-    PartitionUnreadable when a folder cannot be listed, or a link leads to nothing.
+    A link to a folder is entered, a link to a file counts as a file; not if the target is listed in its own place. Files in
+    `known` are left out; without links to files, files in `known` are not even looked at. Raise TransientError if `root` is
+    no folder, Spark could not read a name, two links have the same target, or a link leads out of `root` to another user's
+    files, unless `foreign_links` is true. Raise PartitionUnreadable if a folder cannot be listed, or a link leads to nothing.
     """
     if not root.is_dir():
         raise SourceMissing(f"{root} is not a folder that can be read; create it or mend the path")
@@ -70,7 +70,7 @@ def files_below(
 
 
 def _walk(root: Path, *, foreign_links: bool) -> Iterator[os.DirEntry[str]]:
-    """Yield what is no folder, in all folders, those behind links too, once."""
+    """Yield entries other than folders, from all folders once, also from folders behind links."""
     tops, entered = [str(root)], {os.path.realpath(root): str(root)}
     while tops:
         left = [tops.pop()]
@@ -85,7 +85,7 @@ def _walk(root: Path, *, foreign_links: bool) -> Iterator[os.DirEntry[str]]:
 
 
 def _look_into(folder: str) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
-    """Return the files and, in order, the folders in a folder, without hidden ones."""
+    """Return the files and, in order, the folders in a folder, without hidden names."""
     try:
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if not hidden(entry.name)]
@@ -103,7 +103,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
-    """True if a link leads to a folder that is not listed otherwise; TransientError if its files would be listed twice."""
+    """Return whether a link leads to a folder not yet listed. Raise TransientError if files would be listed twice."""
     target, where = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
     for known, name in entered.items():
         if _lists(known, target) and (name == root or _lists(known, where)):
@@ -115,13 +115,13 @@ def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
 
 
 def _lists(folder: str, path: str) -> bool:
-    """True if listing the folder lists `path` too: it lies below the folder, and in no hidden one."""
+    """Return whether listing the folder lists `path` too: the path lies below the folder, and in no hidden folder."""
     below = os.path.relpath(path, folder)
     return below == os.curdir or not any(map(hidden, below.split(os.sep)))  # ".." is hidden, too
 
 
 def _check_links(links: Sequence[Path]) -> None:
-    """One that leads to nothing may be a folder that is not mounted: its files would be missing without a word."""
+    """Refuse a link to nothing: the target may be a folder not mounted, and the target's files would be missing silently."""
     for link in links:
         if not os.path.exists(link):
             raise PartitionUnreadable(
@@ -130,7 +130,7 @@ def _check_links(links: Sequence[Path]) -> None:
 
 
 def check_links_of(root: Path, names: Iterable[str], *, foreign_links: bool) -> None:
-    """Refuse planned files that a link out of the root leads to by now, as `files_below` does: TransientError."""
+    """Refuse planned files now behind a link out of the root, like `files_below` does: raise TransientError."""
     above = (parent for name in names for parent in (Path(name), *Path(name).parents[:-1]))
     for each in {} if foreign_links else dict.fromkeys(above):
         if (root / each).is_symlink() and (root / each).exists():
@@ -138,9 +138,9 @@ def check_links_of(root: Path, names: Iterable[str], *, foreign_links: bool) -> 
 
 
 def check_owner(link: str, root: str, foreign_links: bool) -> None:
-    """Refuse a link out of the root to what another user owns: who may write here would read by it what the tasks may.
+    """Refuse a link out of the root to another user's files: a writer here would read all that tasks may read.
 
-    Links of the tasks' user, and of root, are no such: they can read it anyway.
+    Links of the tasks' user, and of root, are accepted: both users can read the target anyway.
     """
     owner, target = _owners(link)
     trusted = (target, os.geteuid(), 0)
@@ -153,7 +153,7 @@ def check_owner(link: str, root: str, foreign_links: bool) -> None:
 
 
 def _owners(link: str) -> tuple[int, int]:
-    """Return the user of a link, and the one of what it leads to."""
+    """Return the user of a link, and the user of the link's target."""
     return os.lstat(link).st_uid, os.stat(link).st_uid
 
 
@@ -162,7 +162,7 @@ def _lies_below(path: str, folder: str) -> bool:
 
 
 def _listed_anyway(files: Sequence[Path], links: Set[Path]) -> set[Path]:
-    """The links to files that are listed where they are; TransientError when two lead to one that is not."""
+    """Return links to files listed in their own place. Raise TransientError if two links lead to the same unlisted file."""
     real = cache(os.path.realpath)
     known = {os.path.join(real(file.parent), file.name): file for file in files if file not in links} if links else {}
     anyway = set()
@@ -176,7 +176,7 @@ def _listed_anyway(files: Sequence[Path], links: Set[Path]) -> set[Path]:
 
 
 def check_size(file: Path, planned: int) -> None:
-    """Refuse a file that is not as it was planned: TransientError; PartitionUnreadable when it cannot be looked at."""
+    """Refuse a file changed since the planning: TransientError. Raise PartitionUnreadable if the file cannot be looked at."""
     try:
         size = file.stat().st_size
     except OSError as error:
@@ -189,17 +189,17 @@ def check_size(file: Path, planned: int) -> None:
 
 
 def hidden(name: str) -> bool:
-    """True if Spark and Hadoop would read nothing from it, without an error."""
+    """Return whether Spark and Hadoop would read nothing from a name, without an error."""
     return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
 def escaped(path: Path) -> str:
-    """A path in which Spark takes no character for a glob."""
+    """Return a path without characters Spark takes for a glob."""
     return "".join("\\" + character if character in GLOB_CHARACTERS else character for character in str(path))
 
 
 def relative_path(uri: str, root: Path) -> str:
-    """The relative path of a file that Spark names by its URI."""
+    """Return a file's relative path from Spark's URI."""
     path, folder = unquote(urlsplit(uri).path), os.path.join(os.path.realpath(root), "")
     if not path.startswith(folder):
         raise ValueError(f"{path!r} is not below {folder!r}")

@@ -1,4 +1,4 @@
-"""What a decoder says of a record that is not as it was declared; the scan adds file and line."""
+"""A decoder's report of a record unlike the declaration; the scan adds file and line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ VALUE_LENGTH_MAX = 60
 
 
 class BadValue(Exception):
-    """The value at this place of a column does not fit its type; the reason is a predicate: `is no int: it is empty`."""
+    """The value at an index of a column does not fit the type; the reason is a predicate: `is no int: it is empty`."""
 
     def __init__(self, index: int, reason: str) -> None:
         super().__init__(index, reason)
@@ -16,9 +16,9 @@ class BadValue(Exception):
 
 
 class Misfit(Exception):
-    """A record that cannot be read as declared. `line` counts from 0 within the bytes that were to be decoded.
+    """A record unlike the declaration. `line` counts from 0 within the decoded bytes.
 
-    With a field, the reason is a predicate of the value: `is no int: it is empty`. `kind` is the error of the situation.
+    With a field, the reason is a predicate of the value: `is no int: it is empty`. `kind` is the class of the error.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Misfit(Exception):
 
 
 def describe_value(value: object) -> str:
-    """A value of a record in one short line that can do nothing to a terminal."""
+    """Return a record's value in a short line, harmless to a terminal."""
     if value is None:
         return "null"
     if not isinstance(value, str | bytes):

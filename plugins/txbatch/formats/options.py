@@ -1,4 +1,4 @@
-"""The options of each format: an allow-list with our defaults. What is not in it is refused, with the way out."""
+"""The options of each format: an allow-list with txbatch's defaults. Any other option is refused, with the way out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Options = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`check` returns what is used for a value that was given, or raises ValueError with what it must be instead."""
+    """`check` returns the value to use for a given value, or raises ValueError with the accepted values."""
 
     default: Any
     check: Callable[[Any], Any]
@@ -23,14 +23,14 @@ class Option:
 
 
 def yes_or_no(value: Any) -> bool:
-    """True or False, also as Spark writes them."""
+    """Return True or False, also from Spark's texts."""
     if isinstance(value, bool) or (isinstance(value, str) and value.lower() in ("true", "false")):
         return value if isinstance(value, bool) else value.lower() == "true"
     raise ValueError("must be True or False")
 
 
 def character(value: Any) -> str:
-    """One character of ASCII, none that ends a line."""
+    """Return a single ASCII character that ends no line."""
     if value == "\\t":
         return "\t"
     if isinstance(value, str) and len(value) == 1 and value.isascii() and value not in "\r\n\0":
@@ -47,7 +47,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def one_of(*values: str) -> Callable[[Any], str]:
-    """One of these texts."""
+    """Return a check for one of the given texts."""
 
     def check(value: Any) -> str:
         if value in values:
@@ -173,14 +173,15 @@ _ELSEWHERE = {
 
 
 def mapping(given: object) -> dict[str, Any]:
-    """Return what was given by name; DefinitionError where it was given otherwise."""
+    """Return options given by name. Raise DefinitionError if the options are no mapping."""
     if given is None or (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         return dict(given or {})
     raise InvalidOption(f"IntervalSpout: options={given!r} is no mapping; write it as {{'header': True}}")
 
 
 def check_options(format_: str, given: Mapping[str, Any]) -> Options:
-    """All options of a format by our names, with what was given or our defaults; DefinitionError for any other.
+    """Return all options of a format by txbatch's names: given values or defaults. Raise DefinitionError for an unknown
+    option.
 
     Capitals and underscores make no difference: `nullValue` is `null_value`.
     """
@@ -205,7 +206,7 @@ def check_options(format_: str, given: Mapping[str, Any]) -> Options:
 
 
 def _check_apart(options: Options) -> None:
-    """Two signs of CSV that mean different things must differ."""
+    """Refuse two equal signs of CSV with different meanings."""
     for one, other in (("sep", "quote"), ("decimal", "thousands")):
         if one in options and options[one] == options[other]:
             raise InvalidOption(f"IntervalSpout: options {one} and {other} are both {options[one]!r}; they must differ")

@@ -1,6 +1,7 @@
-"""Parquet files as declared fields: each footer is held against them first, and what does not fit is refused by name.
+"""Reads Parquet files as declared fields: first checks each footer against the fields, and refuses a misfit by name.
 
-Spark reads what it reads exactly. What it would not (other widths, nanoseconds, folder columns, some codecs), Arrow does.
+Spark reads the columns that Spark reads exactly. Arrow reads the rest: other widths, nanoseconds, folder columns, some
+codecs.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ CHECKSUMS = {"parquet.page.verify-checksum.enabled": "true"}
 
 
 def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Sequence[Field]) -> DataFrame:
-    """The records of files (their names below `folder`, with the sizes that were planned), as these fields.
+    """Return the records of files, with the declared fields. `files` has the names below `folder`, with the planned sizes.
 
-    Raises BadRecord, which names file, column and both types; TransientError where a file is not as it was planned.
+    Raise BadRecord with the file, the column and both types, TransientError if a file has changed since the planning.
     """
     for_spark: list[str] = []
     for_arrow: list[str] = []
@@ -53,9 +54,9 @@ def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Se
 
 
 def check_texts(folder: Path, name: str, fields: Sequence[Field], time: str, within: tuple[date, date]) -> None:
-    """Refuse a file that has a text which is no UTF-8 in a record of a time from the one to before the other of `within`.
+    """Refuse a file with a text that is no UTF-8, in a record with a time from the first to before the second of `within`.
 
-    BadRecord names column and row. Spark and Arrow read such bytes as they are.
+    BadRecord names column and row. Spark and Arrow would read the bytes unchecked.
     """
     first = 1
     for batch in read_batches(folder, name, fields):
@@ -68,7 +69,7 @@ def check_texts(folder: Path, name: str, fields: Sequence[Field], time: str, wit
 
 
 def _no_text(batch: pa.RecordBatch, name: str, time: str, within: tuple[date, date]) -> int | None:
-    """Return the first row of a batch that has such a time, and a text which is no UTF-8; None where none has."""
+    """Return a batch's first row with a time within `within` and a text that is no UTF-8; None if there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -104,7 +105,7 @@ def _read(folder: str, fields: Sequence[Field], batches: Iterator[pa.RecordBatch
 
 
 def read_batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
-    """The records of a file, cast without loss; BadRecord names the column that cannot be."""
+    """Yield the records of a file, cast without loss. If a cast would lose, BadRecord names the column."""
     import pyarrow as pa
 
     path, file = folder / name, opened(folder / name)

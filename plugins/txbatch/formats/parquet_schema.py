@@ -1,4 +1,4 @@
-"""The footers of Parquet files, held against declared fields: what does not fit is refused by name, before anything is read."""
+"""Checks the footers of Parquet files against declared fields: refuses a misfit by name, before any record is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
 def check(folder: Path, name: str, fields: Sequence[Field]) -> bool:
-    """Hold a file's footer against the fields; whether Spark reads it exactly."""
+    """Check a file's footer against the fields; return whether Spark reads the file exactly."""
     file = opened(folder / name)
     exact = True
     for field in fields:
@@ -55,7 +55,7 @@ def opened(path: Path, **options: str) -> pq.ParquetFile:
 
 
 def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | None:
-    """The type that a field's column has in the file; None where it is no column of the file, but may be one of folders."""
+    """Return the type of a field's column in the file; None if the file lacks the column, perhaps named by folders."""
     schema = file.schema_arrow
     alike = [name for name in schema.names if name.lower() == field.name.lower()]
     if alike == [field.name]:
@@ -69,7 +69,7 @@ def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | Non
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """The type that the file stores; how the writer kept it in memory does not matter."""
+    """Return the type stored in the file; the writer's layout in memory does not matter."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(type_):
@@ -79,7 +79,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) -> bool:
-    """True if Spark reads the column exactly as declared, False if only Arrow does; BadRecord if neither does."""
+    """Return True if Spark reads the column exactly as declared, False if only Arrow does. Raise BadRecord if neither does."""
     import pyarrow as pa
 
     exactly = {arrow_type(field.type)}
@@ -97,7 +97,7 @@ def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) ->
 
 
 def _widens(found: pa.DataType, declared: str) -> bool:
-    """True if every value of one type is a value of the other, or the cast fails where one is not."""
+    """Return whether each value of the found type fits the declared type, or the cast fails for a misfit."""
     import pyarrow as pa
 
     types, scale = pa.types, decimal_scale(declared)
@@ -136,7 +136,7 @@ def int96(file: pq.ParquetFile, field: Field) -> bool:
 
 
 def _codec(file: pq.ParquetFile, path: Path, field: Field) -> str:
-    """How a column is packed. One row is read first: asked for a number that is no codec's, Arrow would end the process."""
+    """Return the codec of a column. Read a row first: for an unknown codec's number, Arrow would end the process."""
     if not file.metadata.num_row_groups:
         return "UNCOMPRESSED"
     with readable(path):
@@ -146,7 +146,7 @@ def _codec(file: pq.ParquetFile, path: Path, field: Field) -> str:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Context manager. Turn the errors of a file that Arrow cannot read on into BadRecord."""
+    """Context manager. Turn errors of a file unreadable for Arrow into BadRecord."""
     import pyarrow as pa
 
     try:
@@ -160,7 +160,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] = ()) -> Any:
-    """The value that a folder's name gives a field (`day=2024-01-01/`), typed; BadRecord where none does, or not exactly."""
+    """Return a field's typed value from a folder's name (`day=2024-01-01/`). Raise BadRecord if missing or inexact."""
     parts = dict(part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
     if field.name not in parts:
         raise WrongColumns(

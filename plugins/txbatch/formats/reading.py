@@ -1,4 +1,4 @@
-"""What Spark reads for one attempt: made once, however often it is asked for."""
+"""Spark's reading for an attempt: made once, however often asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records that somebody `asked` for, `kept` by Spark or scanned each time, and how their files looked before that."""
+    """The records for `asked`, `kept` by Spark or scanned each time, and the looks of the files before."""
 
     asked: tuple[Any, ...]
     looks: Mapping[Path, Entry | None]
@@ -25,9 +25,9 @@ class Reading:
     kept: bool
 
     def serves(self, asked: tuple[Any, ...]) -> bool:
-        """True if it is what is asked for now. TransientError where a file that is scanned again is another one by now.
+        """Return whether the reading serves a question. Raise TransientError if a file to be scanned again has been replaced.
 
-        Who appends to a file changes nothing of what was planned.
+        Data appended to a file changes nothing of the plan.
         """
         if self.asked != asked or (self.kept and not self.records.storageLevel.useMemory):
             return False
@@ -39,6 +39,6 @@ class Reading:
         return True
 
     def end(self) -> None:
-        """Let what is kept go: Spark would take the same scan for the next one's."""
+        """Release kept records: Spark would reuse the same scan for the next reading."""
         if self.kept:
             self.records.unpersist()

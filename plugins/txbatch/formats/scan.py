@@ -1,4 +1,4 @@
-"""Scans text files: ranges of whole lines, decoded strictly by Python tasks, filtered before they reach the JVM."""
+"""Scans text files: ranges of whole lines, decoded strictly by Python tasks, filtered before the JVM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DECODERS = {"csv": csv_lines.decode, "json": json_lines.decode}
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The lines of a file that begin in these bytes; of a compressed one all."""
+    """The lines of a file begun in a range of bytes; of a compressed file all lines."""
 
     path: Path
     start: int
@@ -40,7 +40,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Which times are right, from `first` to before `last`, and which of them are wanted, from `start` to before `end`."""
+    """Right times, from `first` to before `last`, and wanted times, from `start` to before `end`."""
 
     field: str
     first: datetime
@@ -49,7 +49,7 @@ class Times:
     end: datetime
 
     def wanted(self, values: pa.Array) -> pa.Array:
-        """A mask; BadValue for a time that is null, or not right."""
+        """Return a mask. Raise BadValue for a null time, or a time out of bounds."""
         if values.null_count:
             index = pc.index(pc.is_null(values), True).as_py()
             raise BadValue(index, "is no time, so the record is in no interval; mend the source")
@@ -64,7 +64,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How the records of files are read, and which of them."""
+    """How to read the records of files, and which records."""
 
     name: str
     fields: Sequence[Field]
@@ -72,7 +72,7 @@ class Format:
     times: Times | None = None
 
     def read(self, range_: Range) -> Iterator[pa.RecordBatch]:
-        """The records of a range; BadRecord names file, line, field and value of one that is not right."""
+        """Yield the records of a range. BadRecord names the file, line, field and value of a misfit."""
         keep = self.times and (self.times.field, self.times.wanted)
         decode: Callable[..., pa.RecordBatch] = DECODERS[self.name]
         blocks = self._blocks(range_.path, range_.start, range_.end, range_.planned)
@@ -85,7 +85,7 @@ class Format:
                 yield _named(block, with_line, self._ways)
 
     def _ways(self, misfit: Misfit) -> str:
-        """Return what else can be done about a cell than its reason says; what is no time of an interval can be quarantined."""
+        """Return further ways out for a misfit cell; a cell that is no time of an interval can be quarantined."""
         if misfit.field is None:
             return ""
         string = any((field.name, field.type) == (misfit.field, "string") for field in self.fields)
@@ -95,7 +95,7 @@ class Format:
         return f"{quarantined}; or mend the file, then {ABORT}"
 
     def _columns(self, range_: Range, blocks: Iterator[Block]) -> tuple[list[str] | None, Iterator[Block]]:
-        """Return the columns that the header names, and the blocks without it."""
+        """Return the columns of the header, and the blocks without the header."""
         if range_.start:
             head = next(self._blocks(range_.path, 0, 1, range_.planned))
             return _named(head, lambda: csv_lines.header(head.data, self.fields, self.options))[0], blocks
@@ -106,7 +106,7 @@ class Format:
         return columns, _chained(_rest(first, end), blocks)
 
     def _blocks(self, path: Path, start: int, end: int | None, planned: int) -> Iterator[Block]:
-        """Blocks of whole records, in UTF-8."""
+        """Yield blocks of whole records, in UTF-8."""
         blocks = contents.blocks(path, start, end, planned=planned)
         encoding = self.options.get("encoding", "UTF-8")
         if encoding.upper().replace("_", "-") not in ("UTF-8", "UTF8"):
@@ -115,14 +115,14 @@ class Format:
 
 
 def scan(spark: SparkSession, files: Mapping[Path, int], format_: Format) -> DataFrame:
-    """The records of these files, of the sizes that were planned. Nothing is read before the DataFrame is."""
+    """Return the records of files with the planned sizes. Nothing is read before the DataFrame is."""
     tasks = tasks_of(files, spark.sparkContext.defaultParallelism, whole=bool(format_.options.get("multiline")))
     schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in format_.fields)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_read, tasks, format_), schema)
 
 
 def tasks_of(files: Mapping[Path, int], cores: int, *, whole: bool = False) -> list[list[Range]]:
-    """The ranges that each task reads: about as many bytes each, a large file cut unless it is compressed or `whole`."""
+    """Return the ranges for each task: about equal bytes, a large file cut unless compressed or `whole`."""
     most = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, -(-sum(files.values()) // max(cores, 1))))
     tasks: list[list[Range]] = [[]]
     room = most
@@ -147,7 +147,7 @@ def _cut(path: Path, size: int, most: int) -> Iterator[Range]:
 def _read(
     tasks: Sequence[Sequence[Range]], format_: Format, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run one task of Spark, which gets its number as its only row."""
+    """Run a task of Spark: the task's number is the only row."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for range_ in tasks[number]:
@@ -155,7 +155,7 @@ def _read(
 
 
 def _named(block: Block, make: Callable[[], Any], ways: Callable[[Misfit], str] = lambda misfit: "") -> Any:
-    """Return the records of a block. An error names file and line of the misfit, and other ways on than its reason."""
+    """Return the records of a block. An error names the misfit's file and line, and further ways out."""
     try:
         return make()
     except Misfit as misfit:
@@ -168,7 +168,7 @@ def _bad_record(block: Block, misfit: Misfit, ways: str = "") -> BadRecord:
 
 
 def _newlines(path: Path, end: int) -> int:
-    """How many lines end before a place: counted only to name one."""
+    """Count the line ends before a place, only to name a line."""
     count = 0
     with path.open("rb") as file:
         while end and (data := file.read(min(end, contents.CHUNK_BYTES))):
@@ -194,7 +194,7 @@ def _in_utf8(block: Block, encoding: str) -> Block:
 
 
 def _joined(blocks: Iterator[Block], options: Mapping[str, Any]) -> Iterator[Block]:
-    """Blocks that end where records do, of those that end where lines do."""
+    """Yield blocks that end with records, from blocks that end with lines."""
     quote = options["quote"].encode()
     begun: list[Block] = []  # what a record has that has not ended
     for block in blocks:
@@ -214,12 +214,12 @@ def _joined(blocks: Iterator[Block], options: Mapping[str, Any]) -> Iterator[Blo
 
 
 def _one(blocks: Sequence[Block]) -> Block:
-    """Return one block of several that follow each other."""
+    """Return a single block for several consecutive blocks."""
     return replace(blocks[0], data=b"".join(block.data for block in blocks))
 
 
 def _rest(block: Block, end: int) -> Block:
-    """Return the block without its beginning, which ends where a line does."""
+    """Return the block without the beginning up to `end`, a line's end."""
     line = None if block.first_line is None else block.first_line + block.data.count(b"\n", 0, end)
     return replace(block, data=block.data[end:], offset=block.offset + end, first_line=line)
 

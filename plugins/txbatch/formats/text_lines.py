@@ -1,4 +1,4 @@
-"""Lines of text files in Spark: of plain files as Spark reads them, of compressed ones as we unpack them."""
+"""Lines of text files in Spark: Spark reads plain files, txbatch unpacks compressed files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _COLUMNS = f"line string, {PARTITION_COLUMN} string"
 
 
 def read(spark: SparkSession, files: Sequence[Path], *, nul: bool = False) -> DataFrame:
-    """The lines of all files, each with the URI of its file. Raises as `contents.blocks` does.
+    """Return the lines of all files, each with the file's URI. Raise like `contents.blocks`.
 
-    Those of plain files are as Spark finds them: whoever reads them refuses what is no text, and has `lines` name it.
+    Lines of plain files come unchecked from Spark: the reader refuses a line that is no text, and finds the line by `lines`.
     """
     packed = [file for file in files if not contents.splittable(file)]
     plain = sorted(set(files) - set(packed))
@@ -36,7 +36,9 @@ def read(spark: SparkSession, files: Sequence[Path], *, nul: bool = False) -> Da
 
 
 def lines(file: Path, *, nul: bool = False) -> Iterator[str]:
-    """The lines of a file, read without Spark; BadRecord names the first that is not UTF-8, or, without `nul`, holds U+0000."""
+    """Yield the lines of a file, read without Spark. BadRecord names the first line not in UTF-8, or, without `nul`, with
+    U+0000.
+    """
     for block in contents.blocks(file, carriage_returns=True):
         yield from _lines(block, nul)
 

@@ -26,7 +26,7 @@ _ADJACENT = re.compile(r"%[YmdHIMSf](?=%[YmdHIMSf])")
 
 
 def pattern(format_: str, *, clock: bool = True) -> str:
-    """A regular expression for what is written so. ValueError when it could not name one day, or one time of it."""
+    """Return a regular expression for texts in a format. Raise ValueError if the format could not name one day, or one time."""
     words = [word for word in re.findall("%(.?)", format_) if word != "%"]
     _check(words, clock)
     narrow = _ADJACENT.search(format_) is not None

@@ -1,4 +1,4 @@
-"""Dates and times from text, strictly: one instant, or refused. Whole columns at once."""
+"""Dates and times from text, strictly: an exact instant, or refused. Works on whole columns."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _HINTS = {  # the first that is found in the text says why it has not the shape
 
 
 def parse(strings: pa.Array, type_: str, options: Mapping[str, Any]) -> pa.Array:
-    """The dates, or the timestamps in UTC, that these texts name; null stays null.
+    """Return the dates, or the timestamps in UTC, of texts; null stays null.
 
-    A timestamp is `YYYY-MM-DD`, then perhaps `T` or a blank, `hh:mm[:ss[.ffffff]]` and `Z`, `UTC` or an offset. Without
-    those it is one of the option `timezone`. With `timestamp_format` or `date_format` it is what that says, with `unit` it
-    is a number of seconds, milliseconds or microseconds since 1970. Raises BadValue for the first text that is not
-    exactly one instant of the years 1 to 9999, to the microsecond.
+    A timestamp is `YYYY-MM-DD`, then perhaps `T` or a blank, `hh:mm[:ss[.ffffff]]` and `Z`, `UTC` or an offset. Without a
+    zone, the timestamp is in the zone of the option `timezone`. With `timestamp_format` or `date_format` the text follows the
+    format; with `unit` the text is a number of seconds, milliseconds or microseconds since 1970. Raise BadValue for the first
+    text that is not an exact instant of the years 1 to 9999, to the microsecond.
     """
     if type_ == "date":
         return _dates(strings, options.get("date_format"))
@@ -78,7 +78,7 @@ def _instants(local: pa.Array, zone: pa.Array, timezone: str, ambiguous: str) ->
 
 
 def _assumed(local: pa.Array, timezone: str, ambiguous: str) -> pa.Array:
-    """Return as instants what the clocks of this zone showed."""
+    """Return the instants shown by the clocks of a zone."""
 
     def attempt(part: pa.Array) -> pa.Array:
         return pc.assume_timezone(part, timezone, ambiguous=ambiguous, nonexistent="raise").cast(_INSTANT)
@@ -103,7 +103,7 @@ def _epochs(strings: pa.Array, unit: str) -> pa.Array:
 
 
 def _parts(strings: pa.Array, type_: str, pattern: str, format_: str | None) -> dict[str, pa.Array]:
-    """Date, clock, fraction and zone as texts, empty where they are not given."""
+    """Return date, clock, fraction and zone as texts, empty if not given."""
     found = pc.extract_regex(strings, time_formats.pattern(format_, clock=type_ == "timestamp") if format_ else pattern)
     lost = _lost(strings, found)
     if pc.any(lost).as_py():
@@ -115,7 +115,7 @@ def _parts(strings: pa.Array, type_: str, pattern: str, format_: str | None) -> 
 
 
 def _canonical(parts: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """The parts of a format as ISO 8601 writes them."""
+    """Return the parts of a format in the form of ISO 8601."""
     month = parts["month"] if "month" in parts else _month(parts["name"])
     hour = _hour(parts["twelve"], parts["half"]) if "twelve" in parts else parts.get("hour", "00")
     clock = [
@@ -155,7 +155,7 @@ def _lost(strings: pa.Array, parts: pa.Array) -> pa.Array:
 
 
 def _refuse(bad: pa.Array, reason: str) -> None:
-    """BadValue for the first that is true."""
+    """Raise BadValue for the first true index."""
     if (index := pc.index(bad, True).as_py()) >= 0:
         raise BadValue(index, reason)
 
@@ -165,7 +165,7 @@ def _cast(strings: pa.Array, type_: pa.DataType, reason: str) -> pa.Array:
 
 
 def _whole(values: pa.Array, attempt: Callable[[pa.Array], pa.Array], reason: Callable[[Exception], str]) -> pa.Array:
-    """Return what `attempt` makes of all values; if it fails, BadValue names the first value that it fails for."""
+    """Return the result of `attempt` for all values. If `attempt` fails, BadValue names the first failing value."""
     try:
         return attempt(values)
     except pa.ArrowInvalid as error:

@@ -1,5 +1,5 @@
-"""spark-submit, the application that emits attempt after attempt, and the driver that it runs.
+"""Runs spark-submit, the application for attempt after attempt, and the driver inside Spark.
 
-Read `job_file`, `submission`, `application`, `driver`, `bulk` in this order; then `emit_again`. What is checked of a job
-before Spark is started: `expressions`, `travelling`. Where job files are found: `job_search`.
+Read `job_file`, `submission`, `application`, `driver`, `bulk` in this order; then `emit_again`. Checks of a job before the
+start of Spark: `expressions`, `travelling`. The search for job files: `job_search`.
 """

@@ -1,7 +1,7 @@
-"""One Spark application that emits attempt after attempt, instead of one each: several batches cost one start.
+"""A Spark application that emits attempt after attempt: several batches cost one start.
 
-Each attempt is still its own txid, fence, manifest and commit, and one that fails leaves the others alone. Folders of
-attempts go to the driver over a socket: it runs on this machine, and ends with this process.
+Each attempt still has a txid, fence, manifest and commit of its own; a failing attempt leaves the others alone. A socket
+sends the folders of attempts to the driver: the driver runs on the same machine, and ends with the calling process.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _STAGE_BYTES = 200
 
 
 class Launched(Protocol):
-    """A spark-submit that can be run once."""
+    """A spark-submit, to be run once."""
 
     def run(self) -> None:
-        """To its end; raises when it fails."""
+        """Run to the end; raise if spark-submit fails."""
 
     def kill(self) -> None:
-        """End it at once, if it runs."""
+        """End a running spark-submit at once."""
 
 
 class Application:
-    """Emits attempts of one job. Starts Spark for the first, and again when the running application cannot take the next one."""
+    """Emits attempts of a job. Starts Spark for the first attempt, and again if the running application cannot take the next."""
 
     def __init__(self, job: Job, home: Path, launch: Callable[[Submission], Launched], *, local: bool) -> None:
-        """DefinitionError for a job that emits nothing where Spark runs it."""
+        """Raise DefinitionError if the job would emit nothing inside Spark."""
         check_emission(job)
         self.job, self.home, self.launch, self.local = job, home, launch, local
         self.killed = False
@@ -59,25 +59,29 @@ class Application:
         self._at_work = ""
 
     def start(self, plans: Sequence[BatchPlan], code: str) -> None:
-        """Start Spark for attempts of these plans, and go on: it is told which, once they have begun. Nothing where it runs."""
+        """Start Spark for attempts of the plans, and return; the attempts follow later. Do nothing if Spark runs."""
         if self._running is None and not self.killed:
             topology = self.job.topology.name
             log.info("%s: starting Spark", topology)
             self._running = self._launched(f"txbatch {topology}", [], code, short=is_short(self.job, *plans))
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
+        """Run the job on an attempt's folder. Raise TransientError if the attempt fails, or Spark ends first."""
         self.emit_bulk([(folder, assignment)])
         if folder.read_error() is not None:
             raise EmissionFailed(f"{_name(assignment)}: it failed; Spark's output above says why")
 
     def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Run the job once for several attempts; what became of each, its folder says. TransientError when Spark ends before."""
+        """Run the job once for several attempts; each folder holds the attempt's result. Raise TransientError if Spark ends
+        first.
+        """
         self.begin(attempts)
         self.wait()
 
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Let that begin, and go on: Spark is another process. `wait` before anything else is emitted, which would end it."""
+        """Begin attempts and return: Spark is another process. Call `wait` before the next `begin`, which would end the
+        attempts.
+        """
         folders, first = [folder.uri for folder, _ in attempts], attempts[0][1]
         short = is_short(self.job, *(assignment.plan for _, assignment in attempts))
         if self._running is None or not self._running.takes(folders, first.code, short):
@@ -86,7 +90,7 @@ class Application:
         self._at_work = _name(first)
 
     def wait(self) -> None:
-        """Until what was begun is done. TransientError when Spark ends before."""
+        """Wait until the begun attempts are done. Raise TransientError if Spark ends first."""
         if self._running is None:
             raise TaskEnded(f"{self._at_work}: it was ended before it was done")
         try:
@@ -97,24 +101,24 @@ class Application:
 
     @property
     def stage(self) -> str:
-        """Which stages of Spark are at work, with how many of their tasks are done; nothing where that is not known."""
+        """Return the stages of Spark at work, with the numbers of finished tasks; "" if unknown."""
         return self._running.stage if self._running is not None and self._running.busy else ""
 
     def kill(self) -> None:
-        """End it in the middle of what it does, for good: nothing is started any more."""
+        """Kill Spark in the middle of any work, for good: the application starts nothing more."""
         self.killed = True
         for running in self._all:
             running.launched.kill()
 
     def let_end(self) -> None:
-        """Let Spark end beside what comes, if it runs; another starts for what is emitted all the same."""
+        """Let a running Spark end in the background; later attempts start another Spark."""
         running, self._running = self._running, None
         if running is not None:
             running.let_end()
             self._ending.append(running)
 
     def close(self) -> None:
-        """End it; in the middle of an attempt, it is killed."""
+        """End Spark; in the middle of an attempt, Spark is killed."""
         ending, self._running, self._ending = self._all, None, []
         for running in ending:
             running.close()
@@ -141,7 +145,7 @@ class Application:
 
 
 class _Running:
-    """A spark-submit, run by a thread of its own, with the driver at the other end of a socket."""
+    """A spark-submit in a thread, with the driver at the other end of a socket."""
 
     def __init__(
         self, what: Submission, launch: Callable[[Submission], Launched], code: str, short: bool, *, busy: bool
@@ -161,7 +165,7 @@ class _Running:
 
     @property
     def stage(self) -> str:
-        """Which stages are at work, as the driver wrote it last."""
+        """Return the stages at work, as last written by the driver."""
         try:
             with self._stages.open("rb") as file:
                 return one_line(file.read(_STAGE_BYTES).decode(errors="replace"))
@@ -169,9 +173,10 @@ class _Running:
             return ""
 
     def takes(self, folders: Sequence[str], code: str, short: bool) -> bool:
-        """Offer attempts, by their folders, to the running application. False: it did not start, launch a new application.
+        """Offer attempts, by folder, to the running application. False: nothing started, launch a new application.
 
-        It accepts only while idle, alive, with the same job code, and not a long job where it was launched for short ones.
+        The application accepts only while idle, alive, and with the same job code. An application for short jobs accepts no
+        long job.
         """
         if self.busy or self.code != code or (self.short and not short):
             return False
@@ -184,9 +189,9 @@ class _Running:
         return self.busy
 
     def wait(self) -> bool:
-        """Until the attempt is done, as its folder says; False when Spark ended well, and never said a word.
+        """Wait until the attempt is done: the folder holds the result. False if Spark ended well without a word.
 
-        TransientError when it ended before it was done.
+        Raise TransientError if Spark ended before the attempt was done.
         """
         try:
             self._hear(b"done")
@@ -199,26 +204,26 @@ class _Running:
         return True
 
     def _hear(self, word: bytes) -> None:
-        """Wait for a word of the driver. OSError if it says another one, EOFError if it is gone."""
+        """Wait for a word of the driver. Raise OSError for another word, EOFError if the driver is gone."""
         said = self._connected().recv_bytes(len(word))
         if said != word:
             raise OSError(f"the driver said {said!r}, and not {word!r}")
 
     def _end_after(self, error: Exception) -> None:
-        """Of a driver that speaks no more, or not as it should."""
+        """Wait for the end of a silent driver; kill a driver with a wrong answer."""
         if not isinstance(error, EOFError | ConnectionError):
             self.failure = error
             self.launched.kill()
         self._thread.join()
 
     def let_end(self) -> None:
-        """Tell it that nothing more comes."""
+        """Close the connection: the driver ends without further attempts."""
         self._close_socket()
         if self._connection is not None:
             self._connection.close()
 
     def close(self) -> None:
-        """End it, gently when it has nothing to do, and waits to be told."""
+        """End spark-submit: gently if idle and connected, by a kill if not."""
         gently = self._connection is not None and not self.busy
         self.let_end()
         self._thread.join(_STOP_SECONDS if gently else 0)
@@ -252,12 +257,12 @@ def _name(assignment: Assignment) -> str:
 
 
 def _folder(prefix: str) -> TemporaryDirectory[str]:
-    """One for this user alone, where a socket's path is short enough (107 bytes)."""
+    """Return a folder for the user alone, with a path short enough for a socket (107 bytes)."""
     usual = gettempdir()
     short = len(os.fsencode(usual)) <= _SHORT_BYTES
     return TemporaryDirectory(prefix=prefix, dir=usual if short else "/tmp", ignore_cleanup_errors=True)  # noqa: S108
 
 
 def _local_dirs(scratch: str) -> dict[str, str]:
-    """Where Spark keeps its blocks, which everybody could read in /tmp, unless the user says where."""
+    """Return a private place for Spark's blocks, unless the user sets a place: everybody could read blocks in /tmp."""
     return {} if "SPARK_LOCAL_DIRS" in os.environ else {"SPARK_LOCAL_DIRS": scratch}

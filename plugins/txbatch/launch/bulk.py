@@ -1,4 +1,4 @@
-"""Several attempts by one job of the driver, each staged in its own folder; where that fails, by halves, down to one."""
+"""Several attempts by one job of the driver, each staged in a folder. If the job fails, by halves, down to single attempts."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _FILLED = 0.8
 
 
 def halves(attempts: Sequence[Each]) -> list[Sequence[Each]]:
-    """Return the first half and the other."""
+    """Return the first half and the second half."""
     half = len(attempts) // 2
     return [attempts[:half], attempts[half:]]
 
 
 @dataclass
 class Load:
-    """How many batches of a job are emitted together, `most`, as far as is known: fewer once so many were too much."""
+    """The largest number of batches emitted together, `most`, as far as known: lowered once a number was too much."""
 
     most: int = BATCHES_MAX
 
     def pieces(self, attempts: Sequence[Each]) -> Sequence[Sequence[Each]]:
-        """Return these in pieces of no more."""
+        """Return the attempts in pieces of at most `most`."""
         number = -(-len(attempts) // self.most)
         ends = [len(attempts) * n // number for n in range(number + 1)]
         return [attempts[start:end] for start, end in pairwise(ends)]
 
     def cut(self, attempts: Sequence[Each], shares: Sequence[float]) -> Sequence[Sequence[Each]]:
-        """Return these in pieces of which none is too much, unless it is of one; keep in mind for others how many that are.
+        """Return the attempts in pieces, each small enough or a single attempt; lower `most` for later attempts.
 
         >>> load = Load()
         >>> load.cut(["a", "b", "c", "d", "e"], [0.3, 0.3, 0.1, 1.2, 0.2]), load.most
@@ -71,10 +71,12 @@ class Load:
 
 @dataclass
 class Halving:
-    """Emits attempts together; those that fail, by halves, and the last one `alone`, which returns why it failed.
+    """Emits attempts together. Failing attempts are emitted by halves, a single attempt by `alone`, which returns the
+    failure.
 
-    `why` says that of a job. Where it says of a job what it said of a batch alone, all fail by one cause: they are left to their
-    own runs, as they are after too many jobs that failed. What is only too much at once goes on in pieces, by its `load`.
+    `why` describes the failure of a job. If a job fails like a single batch before, all fail by one cause: the attempts are
+    left to the batches' own runs, as after too many failed jobs. If a job is only too large, the attempts go on in pieces, by
+    the `load`.
     """
 
     together: Callable[[Sequence[Attempt]], None]
@@ -85,7 +87,7 @@ class Halving:
     told: set[str] = field(default_factory=set)
 
     def emit(self, attempts: Sequence[Attempt]) -> None:
-        """Emit those that may go on and have said nothing yet."""
+        """Emit the attempts that may go on and have no result yet."""
         self._each(self.load.pieces(attempts))
 
     def _emit(self, attempts: Sequence[Attempt]) -> None:
@@ -113,7 +115,7 @@ class Halving:
 
 
 def may_go_on(attempt: Attempt) -> bool:
-    """True unless a newer attempt took its place, or nobody can tell: it is left out then."""
+    """Return whether no newer attempt took the attempt's place; False also if the heartbeat is unreadable."""
     try:
         return not attempt[0].read_heartbeat().superseded
     except (TransientError, NewerFormat):
@@ -121,7 +123,7 @@ def may_go_on(attempt: Attempt) -> bool:
 
 
 def heartbeat(folders: Sequence[AttemptFolder]) -> Heartbeat:
-    """Return the heartbeat of a job that emits these attempts; TransientError where none can be read."""
+    """Return the heartbeat of a job of several attempts. Raise TransientError if no heartbeat can be read."""
     return of_several(found for folder in folders if (found := _read(folder)) is not None)
 
 
@@ -133,9 +135,9 @@ def _read(folder: AttemptFolder) -> Heartbeat | None:
 
 
 def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) -> dict[int, Staged]:
-    """Read and aggregate several batches by one job, and write each one's partials into its folder. Return that by txid.
+    """Read and aggregate several batches by one job, and write each batch's partials into the batch's folder.
 
-    TransientError where they do not go together.
+    Return the read partitions and the staged states by txid. Raise TransientError if the batches do not fit together.
     """
     assignments = [assignment for _, assignment in attempts]
     fused = as_one_assignment(topology, assignments)
@@ -158,7 +160,7 @@ def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) 
 def _write_partials(
     topology: Topology, attempts: Sequence[Attempt], readers: Mapping[str, BulkReader], tables: Tables
 ) -> dict[int, dict[str, StagedState]]:
-    """Write the partials of every state and batch, state by state; then the source is looked at: it must be unchanged."""
+    """Write the partials of every state and batch, state by state. Then check the source: the source must be unchanged."""
     txids = [assignment.attempt.txid for _, assignment in attempts]
     together = [BatchAggregator(aggregate, readers, tables) for aggregate in topology.aggregates]
     staged: dict[int, dict[str, StagedState]] = {txid: {} for txid in txids}

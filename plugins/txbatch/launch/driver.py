@@ -1,4 +1,4 @@
-"""What spark-submit runs: emit attempts, each from its assignment to its manifest. Holds no database credentials."""
+"""The program of spark-submit: emits attempts, each from assignment to manifest. Holds no database credentials."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 
 def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
-    """Run the attempt whose folder `--attempt-folder` names, and then, one by one, those that come over `--socket`.
+    """Run the attempts in the folders `--attempt-folder`, and then, one after the other, attempts from `--socket`.
 
-    Exit code 0: its manifest is written; 1: error.json says why; FENCED_EXIT_CODE: nobody waits for it any more (R5).
-    On the socket: receives the URI of a folder, answers `begun`, later `done` (success or not); the exit code is 0 when the
-    peer closes. Several folders, each in a line, are those of attempts that are emitted by one job. With a socket and no
-    folder yet it starts its session meanwhile.
+    Exit code 0: the manifest is written. 1: error.json has the reason. FENCED_EXIT_CODE: nobody waits for the attempt any
+    more (R5). On the socket: receives the URI of a folder, answers `begun`, later `done` (success or not); the exit code is 0
+    when the peer closes. Several folders, each in a line, hold attempts for one job. With a socket and no folder yet, the
+    driver starts the session.
     """
     parser = argparse.ArgumentParser(description=f"Emit batches of the topology {topology.name}; run by spark-submit.")
     parser.add_argument(
@@ -77,7 +77,7 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(driver: Driver, submitter: Connection, folders: Sequence[str]) -> None:
-    """Emit attempts until nobody sends another, or Spark can take none."""
+    """Emit attempts until the peer closes, or Spark can take no more."""
     with suppress(EOFError, ConnectionError):
         if folders:
             driver.emit_all(folders)
@@ -92,7 +92,7 @@ def _serve(driver: Driver, submitter: Connection, folders: Sequence[str]) -> Non
 
 
 class Driver:
-    """Emits attempts of a topology in one session, which the first one starts and `ending` stops."""
+    """Emits attempts of a topology in one session. The first attempt starts the session, `ending` stops the session."""
 
     def __init__(
         self, topology: Topology, job: Path, ending: ExitStack, name: str | None = None, stages: Path | None = None
@@ -105,19 +105,19 @@ class Driver:
         self._modules = 0  # how many are loaded, as of the last look
 
     def start(self) -> None:
-        """Start the session before there is anything to emit. Why that fails, the first attempt says."""
+        """Start the session before any attempt. If the start fails, the first attempt reports the failure."""
         with suppress(Exception):
             self._spark()
 
     def emit_all(self, uris: Sequence[str]) -> bool:
-        """Emit one attempt, or several by one job: of those each folder says what became of it."""
+        """Emit a single attempt, or several by one job; each folder of several holds the result."""
         folders = [AttemptFolder(uri) for uri in uris]
         return self.emit(folders[0]) if len(folders) == 1 else self.emit_bulk(folders)
 
     def emit(self, folder: AttemptFolder) -> bool:
-        """Emit one attempt. Returns True once its manifest is written; else error.json says why.
+        """Emit an attempt. Return True once the manifest is written; if False, error.json has the reason.
 
-        SystemExit when Spark's Java process is gone: how that ended says why, to whoever waits for it.
+        Raise SystemExit if Spark's Java process is gone: the waiting process sees how Java ended.
         """
         try:
             assignment = folder.read_assignment()
@@ -129,9 +129,10 @@ class Driver:
         return True
 
     def emit_bulk(self, folders: Sequence[AttemptFolder]) -> bool:
-        """Emit several attempts by one job; each has its manifest then, or says why not, unless a newer one replaced it.
+        """Emit several attempts by one job. Each attempt gets a manifest or an error, unless a newer attempt replaced the
+        attempt.
 
-        SystemExit as of one.
+        Raise SystemExit like `emit`.
         """
         try:
             attempts = [(folder, folder.read_assignment()) for folder in folders]
@@ -149,7 +150,7 @@ class Driver:
         return True
 
     def _fail(self, folder: AttemptFolder, error: Exception) -> str:
-        """Say why in the folder, and return it."""
+        """Write the failure into the folder, and return the failure."""
         why = self._why(error)
         _fail(folder, error, show=self.topology.show_records)
         return why
@@ -161,14 +162,14 @@ class Driver:
 
     @property
     def alive(self) -> bool:
-        """True if Spark can take another attempt."""
+        """Whether Spark can take another attempt."""
         try:
             return self._session is None or not self._session.sparkContext._jsc.sc().isStopped()
         except Exception:
             return False
 
     def _emit_bulk(self, attempts: Sequence[Attempt]) -> None:
-        """Read and aggregate several batches by one job; then write the manifest of each that may still go on."""
+        """Read and aggregate several batches by one job; then write the manifest of each attempt that may still go on."""
         for _, assignment in attempts:
             self._check(assignment)
         staged = stage(self._spark(attempts[0][1]), self.topology, attempts)
@@ -179,7 +180,7 @@ class Driver:
         _say_several(self.topology, manifests)
 
     def _emit_alone(self, attempt: Attempt) -> str | None:
-        """Emit one of several by itself; return why it failed, as its folder says then."""
+        """Emit an attempt of several alone. Return the failure, also written into the attempt's folder."""
         folder, assignment = attempt
         try:
             AttemptFolder(f"{folder.uri}/partials").remove()
@@ -198,7 +199,7 @@ class Driver:
         self._check_loaded(assignment)
 
     def _check_loaded(self, assignment: Assignment) -> None:
-        """Refuse a job that is another one here than in the task that began the attempt, as far as that can be told."""
+        """Refuse a job loaded differently here than in the task that began the attempt, as far as the two can be compared."""
         asked, of = assignment.loaded, f"{assignment.topology} {assignment.attempt}"
         if asked is None:
             return
@@ -262,9 +263,9 @@ class Driver:
 def _readers(
     emitters: ExitStack, spark: SparkSession, topology: Topology, assignment: Assignment, folder: AttemptFolder
 ) -> tuple[dict[str, BatchReader], dict[str, dict[str, str]]]:
-    """Return a reader of each stream in the batch, whose emitters `emitters` closes, and the holes by stream.
+    """Return a reader of each stream in the batch, and the holes by stream; `emitters` closes the readers' emitters.
 
-    Raises PartitionUnreadable when nothing at all can be read (R13).
+    Raise PartitionUnreadable if nothing at all can be read (R13).
     """
     readers: dict[str, BatchReader] = {}
     unreadable: dict[str, dict[str, str]] = {}
@@ -284,7 +285,7 @@ def _readers(
 def write_partials(
     topology: Topology, folder: AttemptFolder, readers: Mapping[str, BatchReader]
 ) -> dict[str, StagedState]:
-    """The partials of every state, as Parquet; a state whose stream is not in the batch gets none."""
+    """Write the partials of every state, in Parquet; a state gets none if the state's stream is not in the batch."""
     staged = {}
     live = {state: folder.export_uri(number) for state, number in live_states(topology).items()}
     plan = next(iter(readers.values())).assignment.plan
@@ -320,7 +321,7 @@ def _say(topology: Topology, manifest: Manifest) -> None:
 
 
 def _say_several(topology: Topology, manifests: Sequence[Manifest]) -> None:
-    """In one line: of a year of days a line for each would hide all others."""
+    """Print one line: for a year of days, a line per batch would hide all other output."""
     if not manifests:
         return
     read, txids = sum(manifest.records for manifest in manifests), [manifest.attempt.txid for manifest in manifests]
@@ -329,7 +330,7 @@ def _say_several(topology: Topology, manifests: Sequence[Manifest]) -> None:
 
 
 def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None:
-    """Say why, reason first, and what to look at below; the process that submitted this finds it in the folder."""
+    """Write the failure into the folder for the submitting process; print the reason first, and the details below."""
     problem = in_our_words(error, show=show)
     folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Emits what committed batches read again, to be verified (R24) or counted anew (R23).
+"""Emits committed batches again, to be verified (R24) or counted again (R23).
 
-In folders of its own, beside those of attempts: the driver is told a plan as ever, and knows no difference. No attempt is made:
-the ledger is told nothing.
+The folders lie beside the folders of attempts: the driver gets a plan, and sees no difference. No attempt is made, and
+nothing is written into the ledger.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _LEASE_SECONDS = 120.0
 
 
 class EmitAgain:
-    """Reads batches in one application. What it stages is removed by `close`."""
+    """Reads batches in one application. `close` removes the staged files."""
 
     def __init__(
         self, application: Application, root: AttemptFolder, job: Job, export: Submit = lambda folder, assignment: None
     ) -> None:
-        """`export` writes what Spark cannot ask for itself."""
+        """`export` writes the records Spark cannot ask for."""
         self.application, self.root, self.token = application, root, uuid4().hex
         self.code, self.loaded = job.code, job.loaded()
         self._export = export
         self._emitted: Counter[int] = Counter()
 
     def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
-        """Read what a plan names, and aggregate it for a position; Unverifiable with the reason when that fails."""
+        """Read a plan's ranges, and aggregate for a position. If the attempt fails, raise Unverifiable with the reason."""
         folder, assignment = self._begin(topology, txid, plan, position)
         try:
             with _keep_alive([folder]):
@@ -56,7 +56,7 @@ class EmitAgain:
         return _again(folder, assignment)
 
     def emit_bulk(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> dict[int, Again]:
-        """Do the same of several by one job, by txid. What failed is left out."""
+        """Emit several batches by one job, and return the results by txid. Failed batches are left out."""
         attempts = [self._begin(topology, txid, plan, position) for txid, (plan, position) in plans.items()]
         try:
             with _keep_alive([folder for folder, _ in attempts]):
@@ -72,12 +72,12 @@ class EmitAgain:
         return done
 
     def close(self) -> None:
-        """Remove what was staged, and end Spark."""
+        """Remove the staged files, and end Spark."""
         self.application.close()
         self.root.remove()
 
     def _begin(self, topology: str, txid: int, plan: BatchPlan, position: int) -> tuple[AttemptFolder, Assignment]:
-        """Make a folder, and say there what to do."""
+        """Create a folder, and write the assignment."""
         attempt = TransactionAttempt(txid, self._emitted[txid])  # from 0, which no attempt of the ledger has
         self._emitted[txid] += 1
         folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}-{self.token[:TOKEN_CHARACTERS]}")
@@ -93,7 +93,7 @@ def _again(folder: AttemptFolder, assignment: Assignment) -> Again:
 
 @contextmanager
 def _keep_alive(folders: Sequence[AttemptFolder]) -> Iterator[None]:
-    """Context manager. Raise the heartbeats, by which the driver goes on, until the block ends."""
+    """Context manager. Keep the driver going until the block ends: raise the beats of the heartbeats."""
     heartbeat = Heartbeat(_LEASE_SECONDS)
     for folder in folders:
         folder.write_heartbeat(heartbeat)

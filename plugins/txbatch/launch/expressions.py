@@ -1,6 +1,7 @@
-"""The Spark SQL in a job, held against the fields of its streams before Spark is started: a field that is not there is named.
+"""Checks the Spark SQL of a job against the fields of streams before Spark starts; names a missing field.
 
-Spark says the same, once a batch was planned and an application started. What the parser cannot read is left to Spark.
+Spark finds the same fault later, after a batch was planned and an application started. SQL unreadable for the parser is left
+to Spark.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _FUNCTIONS = frozenset(
 
 
 class Expression(NamedTuple):
-    """An expression of a job: the operation that it is of, the fields that it can name, and where that is."""
+    """An expression of a job: the SQL, the operation, the stream, and the fields within reach."""
 
     sql: str
     operation: str
@@ -60,7 +61,7 @@ class Expression(NamedTuple):
 
 
 def check_expressions(topology: Topology) -> None:
-    """DefinitionError names the first expression that reads a field which its stream has not there."""
+    """Raise DefinitionError with the first expression that reads a field missing in the stream."""
     for expression in _expressions(topology):
         known = {field.name.lower() for field in expression.fields}
         unknown = [name for name in names(expression.sql) if name.lower() not in known]
@@ -69,7 +70,7 @@ def check_expressions(topology: Topology) -> None:
 
 
 def names(sql: str) -> list[str]:
-    """Return the fields that an expression reads, of a struct the first part; none where the parser cannot tell.
+    """Return the fields an expression reads, of a struct the first part; none if the parser fails.
 
     >>> names("transform(prices, price -> price * tax)"), names("`unit price` * amount.net")
     (['prices', 'tax'], ['unit price', 'amount'])
@@ -107,14 +108,14 @@ def _expressions(topology: Topology) -> Iterator[Expression]:
 
 
 def _wheres(aggregates: Mapping[str, CombinerAggregator], of: Node) -> Iterator[Expression]:
-    """Yield what the values say of which records they are: of those of a node, which have exactly its fields by then."""
+    """Yield the `where` expressions of values, each with exactly the fields of a node."""
     for aggregate in aggregates.values():
         if isinstance(aggregate.where, str):
             yield Expression(aggregate.where, "where", of.name, of.fields)
 
 
 def _of(node: Node, seen: set[int]) -> Iterator[Expression]:
-    """Yield the expressions of a node and of those before it, the first ones first; of each node once."""
+    """Yield the expressions of a node and of the nodes before, the first first; each node's once."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -149,7 +150,7 @@ def _own(step: Node) -> Iterator[Expression]:
 
 
 def _is_known(node: Node) -> bool:
-    """True unless Spark code of the job may have left more fields there than are declared."""
+    """Return whether a node has no undeclared fields: Spark code of the job may leave more fields."""
     match node:
         case Transform():
             return False
@@ -160,13 +161,15 @@ def _is_known(node: Node) -> bool:
 
 
 def _one_by_one(function: Function, operation: str, step: Each | Map, made: Sequence[Field]) -> Iterator[Expression]:
-    """Yield the expressions of an operation: one can name what those before it made, which Spark allows."""
+    """Yield the expressions of an operation. An expression can name the results of earlier expressions: Spark allows the
+    names.
+    """
     for number, sql in enumerate(_listed(function)):
         yield Expression(sql, operation, step.name, (*step.before.fields, *made[:number]))
 
 
 def _listed(function: Function) -> Sequence[str]:
-    """Return the expressions of an operation, none of a Python function."""
+    """Return the expressions of an operation; none for a Python function."""
     if callable(function):
         return ()
     return [function] if isinstance(function, str) else function

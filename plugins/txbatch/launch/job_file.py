@@ -1,4 +1,4 @@
-"""Job files: loaded for their topology by everything but Spark, which runs them."""
+"""Job files: loaded for the topology by all parts but Spark; Spark runs job files."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ ALIKE_MIN = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job file and its topology. `name` is its path as the user gave it, which the ledger keeps.
+    """A job file and the file's topology. `name` is the path given by the user, kept in the ledger.
 
-    `code` is the digest of the file that was loaded: Spark emits no other one for it, whatever is written there later.
+    `code` is the digest of the loaded file: Spark emits only the same code for the job, even if the file is written again.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Job:
     code: str
 
     def now(self) -> Job:
-        """Return the job as its file is now: itself, or one that is loaded anew. Raises as `load_job` does."""
+        """Return the job by the file's present content: the same job, or a job loaded again. Raise like `load_job`."""
         path = _found(str(self.path), None)
         return self if code_digest(path) == self.code else replace(load_job(str(path)), name=self.name)
 
     def loaded(self) -> Loaded:
-        """Return what it is made of, as this process loaded it, and which variables its files name."""
+        """Return the parts of the job loaded by the process, and the variables named in the job's files."""
         own = (module for module in list(sys.modules.values()) if lies_in(module, str(self.path.parent)))
         files = {self.path, *(Path(str(module.__file__)) for module in own)}
         words = {word for file in files if file.suffix == ".py" for word in _words(file)}
@@ -57,7 +57,7 @@ class Job:
 
 
 def load_job(name: str, root: Path | None = None) -> Job:
-    """The job file at `name`, relative to `root`. DefinitionError when it does not define exactly one topology."""
+    """Load the job file at `name`, relative to `root`. Raise DefinitionError unless the file defines exactly one topology."""
     path = _found(name, root)
     _check_names(path)
     code = code_digest(path)
@@ -82,7 +82,7 @@ def _found(name: str, root: Path | None) -> Path:
 
 
 def _check_names(job: Path) -> None:
-    """DefinitionError when the job, or a module beside it, would be taken for one that Python or Spark imports."""
+    """Raise DefinitionError if the job, or a module beside the job, would hide a module imported by Python or Spark."""
     for file in sorted(job.parent.glob("*.py"), key=lambda file: file != job):
         if file.stem in _TAKEN:
             beside = "" if file == job else f" beside {job.name}"
@@ -92,7 +92,7 @@ def _check_names(job: Path) -> None:
 
 
 def code_digest(path: Path) -> str:
-    """Return the sha256 of a job file; DefinitionError when it cannot be read."""
+    """Return the sha256 of a job file. Raise DefinitionError if the file cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -100,7 +100,7 @@ def code_digest(path: Path) -> str:
 
 
 def _words(file: Path) -> set[str]:
-    """Return the words of a file; none of one that cannot be read now."""
+    """Return the words of a file; none if the file cannot be read."""
     try:
         return set(re.findall(r"\w+", file.read_text(errors="replace")))
     except OSError:
@@ -108,8 +108,8 @@ def _words(file: Path) -> set[str]:
 
 
 def check_emission(job: Job) -> None:
-    """DefinitionError when an expression reads a field that is not there, a function cannot be sent to executors, or the file
-    does nothing where spark-submit runs it.
+    """Raise DefinitionError if an expression reads a missing field, a function cannot be sent to executors, or spark-submit
+    would run the file in vain.
     """
     check_expressions(job.topology)
     check_travelling(job.topology, job.path)
@@ -119,12 +119,12 @@ def check_emission(job: Job) -> None:
 
 
 def emits_nothing(job: Job) -> MissingPart:
-    """Spark would run the file, or did, and nothing came of it."""
+    """Return the error for a job file that does nothing inside Spark."""
     return MissingPart(f"job file {job.path.name} emits nothing when Spark runs it; let it end with `{LAST_LINES}`")
 
 
 def check_dag_files(folder: Path) -> str:
-    """How many DAG files there are. DefinitionError names one of ours that Airflow passes over, in silence."""
+    """Return the number of DAG files. Raise DefinitionError with the name of a txbatch file Airflow passes over in silence."""
     files = sorted(folder.rglob("*.py"))
     for file in files:
         text = file.read_bytes().lower()
@@ -137,7 +137,7 @@ def check_dag_files(folder: Path) -> str:
 
 
 def _load(path: Path) -> ModuleType:
-    """Execute the file under a unique name, with its folder importable."""
+    """Execute the file under a unique name, with the file's folder importable."""
     name = f"txbatch_job_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -163,13 +163,13 @@ def _load(path: Path) -> ModuleType:
 
 
 def _line(job: Path, error: BaseException) -> str:
-    """Return the last line of the job that an error went through, or nothing, as for one of syntax, which says it itself."""
+    """Return the last line of the job in an error's traceback; "" for a syntax error, because the error names the line."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(job)]
     return f" (line {lines[-1]})" if lines else ""
 
 
 def _meant(error: BaseException) -> str:
-    """Return what of txbatch is called like a name that is not there, or nothing."""
+    """Return the name in txbatch closest to a missing name; "" if there is none."""
     found = re.search(r"name '(\w+)'", text_of(error)) if isinstance(error, NameError | ImportError) else None
     like = get_close_matches(found[1], sys.modules["txbatch"].__all__, 1, ALIKE_MIN) if found else []
     return f"; txbatch has {like[0]}" if like else ""

@@ -1,4 +1,4 @@
-"""Jobs whose files the ledger knows: found in the project's folder, for what their Python alone can fold."""
+"""Finds the ledger's jobs in the project's folder, to fold values by the jobs' Python."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 
 def job_above(folder: Path, topology: str, file: str, or_else: str = "") -> Job:
-    """Return the job of a topology, whose file is relative to this folder or the nearest above it that has the file.
+    """Return the job of a topology. The file is relative to the folder, or to the nearest folder above with the file.
 
-    DefinitionError where there is none; it says what else can be done.
+    Raise DefinitionError if the file is missing; `or_else` completes the text with another way.
     """
     root = next((each for each in (folder, *folder.parents) if (each / file).is_file()), None)
     if root is None:
@@ -33,7 +33,7 @@ def job_above(folder: Path, topology: str, file: str, or_else: str = "") -> Job:
 
 
 def jobs_above(engine: Engine, folder: Path) -> Jobs:
-    """Return what loads the job of a topology that the ledger knows, each once."""
+    """Return a loader of the jobs named in the ledger; each job is loaded once."""
 
     @cache
     def job(topology: str) -> Topology:

@@ -1,6 +1,6 @@
-"""How a job is submitted: what spark-submit is given, and its command for `txbatch run`.
+"""How a job is submitted: the input of spark-submit, and the command for `txbatch run`.
 
-Airflow's own hook makes the command of the same there: `orchestration.submit_hook`.
+In Airflow, Airflow's own hook makes the command from the same input: `orchestration.submit_hook`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _PARENT = _SPARK / "process" / "parent.py"
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What spark-submit is given."""
+    """The input of spark-submit."""
 
     name: str
     application: str
@@ -78,7 +78,7 @@ class Submission:
 
 
 def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool) -> Submission:
-    """Return what spark-submit is given for one emit attempt. `local`: Spark runs inside this machine alone."""
+    """Return the input of spark-submit for an emit attempt. `local`: Spark runs on the local machine alone."""
     name = f"txbatch {assignment.topology} {assignment.attempt}"
     return application(job, name, [attempt_folder], home, local=local, short=is_short(job, assignment.plan))
 
@@ -86,9 +86,9 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
 def application(
     job: Job, name: str, attempt_folders: Sequence[str], home: Path, *, local: bool, short: bool
 ) -> Submission:
-    """Return the same for an application of this name that emits several attempts first, or none before it is told which.
+    """Return the input of spark-submit for an application, which emits several attempts first, or starts without attempts.
 
-    `short`: what is emitted first is too small to be worth an optimising compiler.
+    `short`: the first attempts are too small to be worth an optimising compiler.
     """
     java_home = java.java_home(home)
     conf = {
@@ -122,7 +122,7 @@ def application(
 
 
 def is_short(job: Job, *plans: BatchPlan) -> bool:
-    """True if what is emitted together is too small to be worth an optimising compiler, and so are longer trains behind it."""
+    """Return whether attempts emitted together, and longer trains behind, are too small to be worth an optimising compiler."""
     size = bulk.planned_bytes(job.topology, plans)
     if size is None:
         return False
@@ -136,7 +136,7 @@ def _cores() -> int:
 
 
 def _spark_home() -> Path:
-    """The folder of the installed pyspark: spark-submit does not find it by itself below a path with blanks."""
+    """Return the folder of the installed pyspark: spark-submit cannot find the folder below a path with blanks."""
     spec = find_spec("pyspark")
     check_fit("spark")
     if spec is None or spec.origin is None:
@@ -163,14 +163,14 @@ def package_zip(home: Path) -> Path:
 
 
 class SparkSubmit:
-    """spark-submit on this machine: it ends with this process, or the thread that runs it, and prints to stderr."""
+    """spark-submit on the local machine: ends with the calling process, or the running thread, and prints to stderr."""
 
     def __init__(self, what: Submission, master: str = LOCAL_MASTER) -> None:
         self.what, self.master = what, master
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        """Run it to its end. TransientError when it fails."""
+        """Run to the end. Raise TransientError if spark-submit fails."""
         environment = {**spark_environment(), **self.what.environment}
         with subprocess.Popen(
             self.command(), env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR
@@ -180,7 +180,7 @@ class SparkSubmit:
             raise ended(code)
 
     def command(self) -> list[str]:
-        """Return the spark-submit command, behind the program that ends it with this process."""
+        """Return the spark-submit command, behind a program that ends spark-submit with the calling process."""
         what = self.what
         conf = [part for key, value in what.conf.items() for part in ("--conf", f"{key}={value}")]
         program = [sys.executable, "-S", str(_PARENT), str(Path(sys.executable).with_name("spark-submit"))]
@@ -188,13 +188,13 @@ class SparkSubmit:
         return [*program, *options, what.application, *what.arguments]
 
     def kill(self) -> None:
-        """End it at once, if it runs."""
+        """End a running spark-submit at once."""
         if self._process is not None:
             self._process.kill()
 
 
 def ended(code: int) -> EmissionFailed:
-    """Return the error that spark-submit's exit code stands for: its own signal, or, above 128, the driver's."""
+    """Return the error for spark-submit's exit code: spark-submit's own signal, or, above 128, the driver's."""
     number = -code if code < 0 else code - 128
     if number not in {each.value for each in signal.Signals}:
         return EmissionFailed(f"spark-submit ended with {code}; its output above says why")
@@ -207,16 +207,16 @@ def ended(code: int) -> EmissionFailed:
 
 
 def spark_environment() -> dict[str, str]:
-    """This process's environment without what may be a secret that Spark has no use for.
+    """Return the process's environment, without possible secrets that Spark does not need.
 
-    TXBATCH_SPARK_ENVIRONMENT names, with commas between them, variables that a job needs all the same.
+    TXBATCH_SPARK_ENVIRONMENT names, with commas in between, secret variables needed by a job.
     """
     needed = {name.strip() for name in os.environ.get(SPARK_ENVIRONMENT, "").split(",")}
     return {name: value for name, value in os.environ.items() if name in needed or not secret(name, value)}
 
 
 def secret(name: str, value: str = "") -> bool:
-    """True if a variable may hold credentials of a database, of Airflow, or of anything else but Spark's sources."""
+    """Return whether a variable may hold credentials of a database, of Airflow, or of anything but Spark's sources."""
     upper = name.upper()
     if upper.startswith(_NEVER):
         return True

@@ -1,6 +1,6 @@
-"""Whether the Python functions of a job can be sent to Spark's executors, found out before Spark is started.
+"""Checks, before Spark starts, whether a job's Python functions can be sent to Spark's executors.
 
-Spark finds it out in the first batch, once a txid is used, and in Python's words.
+Spark finds the same fault only in the first batch, after a txid was used, and in Python's words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WAY = (
 
 
 def check_travelling(topology: Topology, job: Path) -> None:
-    """DefinitionError names the first function that executors could not load, what of it, and a way out."""
+    """Raise DefinitionError with the first function that executors could not load, the part at fault, and a way out."""
     functions = list(_functions(topology))
     if not functions or (pickler := _cloudpickle()) is None:
         return
@@ -42,7 +42,7 @@ def check_travelling(topology: Topology, job: Path) -> None:
 
 
 def _functions(topology: Topology) -> Iterator[tuple[str, Any]]:
-    """Yield what of a topology is called on executors, behind what is said of it."""
+    """Yield a description and the function, for each function of a topology called on executors."""
     seen = set[int]()
     for aggregate in topology.aggregates:
         for node in on_the_way(aggregate.stream):
@@ -61,7 +61,7 @@ def _functions(topology: Topology) -> Iterator[tuple[str, Any]]:
 
 
 def _why_not(pickler: Any, function: Any, folders: Sequence[str]) -> str:
-    """Return why executors could not load a function, by the name in its module where one is at fault; empty: they can."""
+    """Return why executors could not load a function, with the name at fault in the function's module; "" if executors can."""
     why = _fault(pickler, function, folders)
     if not why:
         return ""
@@ -84,7 +84,7 @@ def _fault(pickler: Any, value: Any, folders: Sequence[str]) -> str:
 
 
 def _modules(pickled: bytes) -> Iterator[str]:
-    """Yield the modules that must be there where it is loaded."""
+    """Yield the modules needed to load a pickle."""
     import pickletools  # only where there are functions
 
     texts = list[str]()
@@ -98,7 +98,7 @@ def _modules(pickled: bytes) -> Iterator[str]:
 
 
 def _named(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a function takes from its module or from around it."""
+    """Yield the names and values a function takes from the module or from an outer function."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return
@@ -110,7 +110,7 @@ def _named(function: Any) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _cloudpickle() -> Any:
-    """Return a copy of PySpark's cloudpickle, as importing PySpark takes half a second; None where it is not to be found."""
+    """Return a copy of PySpark's cloudpickle, because importing PySpark takes half a second; None if not found."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         return None

@@ -29,33 +29,33 @@ from txbatch.places import command
 
 DEFAULT_PORT = 8080
 COMPONENTS = {
-    "api-server": ["api-server"],  # first, as it takes longest
+    "api-server": ["api-server"],  # first: the slowest to start
     "scheduler": ["scheduler", "--skip-serve-logs"],
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
 }
 HEARTBEATS = ("scheduler", "dag_processor", "triggerer")
-GRACE_SECONDS = 2.0  # for an idle scheduler to sign off; the others have nothing to save, and some hang
+GRACE_SECONDS = 2.0  # for an idle scheduler to sign off; the other components have nothing to save, and some hang
 POLL_SECONDS = 0.1
 LOG_LINES = 15
 
 
 class LocalAirflowError(TerminalError, code="TX813"):
-    """Airflow does not start, or has stopped; the text says why and what to do next."""
+    """Airflow does not start, or has stopped. The message has the reason and the next step."""
 
     has_lines = True
 
 
 class LocalAirflow:
-    """Airflow for one home folder, on loopback; use it in a `with` block.
+    """Airflow for one home folder, on loopback. Use LocalAirflow in a `with` block.
 
-    Inside the block SIGTERM and SIGHUP end the program as Ctrl-C does, and leaving the block stops every process. If
-    the program is killed with SIGKILL, the function `stop` of this module ends the rest. What an earlier run made
-    (tables, password, keys) is used again.
+    Inside the block, SIGTERM and SIGHUP end the program just like Ctrl-C. At the end of the block every process is stopped.
+    If the program is killed with SIGKILL, the function `stop` of this module ends the remaining processes. Tables, password
+    and keys of an earlier run are used again.
 
-    `environment` is added to that of every process; of the caller's own, variables named AIRFLOW* are left out.
-    `unpaused`: whether DAGs seen for the first time are active at once. `timeout`: seconds that `start` may take.
-    `database_url`: a database of PostgreSQL for Airflow's metadata, of this home alone (see `local.metadata`).
+    `environment` is added to the environment of every process; variables of the caller named AIRFLOW* are left out.
+    `unpaused`: whether new DAGs are active at once. `timeout`: the maximum seconds for `start`. `database_url`: a
+    PostgreSQL database for Airflow's metadata, of this home alone (see `local.metadata`).
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class LocalAirflow:
         self._exit.close()
 
     def start(self) -> None:
-        """Starts all processes and waits until the API answers and the heartbeats of the others are there.
+        """Start all processes. Wait until the API answers and the other components send heartbeats.
 
-        Raises `LocalAirflowError` if Airflow runs in this home already, a process ended (with the end of its log) or
-        the time is over; nothing is left running then.
+        Raise `LocalAirflowError` if Airflow already runs in this home, a process ended (with the end of its log) or the
+        time is over. After an error no process is left running.
         """
         for folder in (self._folder, self._logs, _scratch(self._home)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class LocalAirflow:
             undo.pop_all()
 
     def stop(self) -> None:
-        """Ends every process started here and whatever those started, in any session. Ctrl-C waits for it."""
+        """End every process started here, and all descendants in any session. Ctrl-C waits until all have ended."""
         with ignore_signals():
             _end(self._home, self._mark)
             for process in self._processes.values():
@@ -116,17 +116,17 @@ class LocalAirflow:
             self._processes.clear()
 
     def wait(self) -> None:
-        """Returns once Airflow is stopped from elsewhere; raises `LocalAirflowError` if a process ends by itself."""
+        """Return once Airflow is stopped from elsewhere. Raise `LocalAirflowError` if a process ends by itself."""
         while _run_of(self._home).get("mark") == self._mark:
             self._check_processes()
             time.sleep(POLL_SECONDS)
 
     def api(self) -> AirflowApi:
-        """A new client, logged in as the only user, an administrator."""
+        """Return a new client, logged in as the only user, an administrator."""
         return AirflowApi(self.url, self.username, self.password_file)
 
     def processes(self) -> list[psutil.Process]:
-        """Every live process started here, and whatever those started."""
+        """Return all live processes started here, with descendants."""
         return marked(self._mark)
 
     def _start(self, url: str) -> None:
@@ -169,7 +169,7 @@ class LocalAirflow:
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), given.get("PATH", os.defpath)]),
             "no_proxy": no_proxy,
             "NO_PROXY": no_proxy,
-            "SPT_NOENV": "1",  # process titles then leave the environment, and with it the mark, readable
+            "SPT_NOENV": "1",  # process titles must not overwrite the environment with the mark
             MARK: self._mark,
         }
 
@@ -182,10 +182,10 @@ class LocalAirflow:
             raise self._failure(missing[0].replace("_", "-"), f"is not ready after {self._timeout:g} s")
 
     def _missing(self, api: AirflowApi) -> list[str]:
-        """Return what is not ready yet. Heartbeats from before our start belong to an earlier run."""
+        """Return the components not ready yet. Heartbeats older than the start belong to an earlier run."""
         try:
             health = api.health()
-            # Airflow builds the API of its tasks on the first request, for seconds: not at the first task's expense.
+            # On the first request, Airflow builds the API of its tasks, for seconds: request now, before the first task.
             httpx.get(f"{self.url}/execution/health", timeout=self._timeout, trust_env=False).raise_for_status()
         except (httpx.HTTPError, AirflowApiError, ValueError):
             return ["api-server"]
@@ -207,9 +207,9 @@ class LocalAirflow:
 
 
 def stop(home: Path) -> int:
-    """Ends the Airflow of this home, whoever started it, and whatever its tasks left running.
+    """End the Airflow of this home, started by any program, and all processes left running by its tasks.
 
-    Returns how many processes that were. A pid that meanwhile belongs to another program is left alone.
+    Return the number of ended processes. A pid now used by another program is left alone.
     """
     mark = _run_of(home).get("mark")
     return _end(home, mark) if mark else 0
@@ -227,7 +227,7 @@ def _end(home: Path, mark: str) -> int:
 
 
 def refuse_second(home: Path) -> None:
-    """LocalAirflowError while an Airflow of this home runs."""
+    """Raise LocalAirflowError while an Airflow of this home runs."""
     run = _run_of(home)
     if run and (left := marked(run["mark"])):
         pid = min(process.pid for process in left)
@@ -241,7 +241,7 @@ def _scratch(home: Path) -> Path:
 
 
 def _spark_scratch(folder: Path) -> dict[str, str]:
-    """Where Spark keeps what a killed one would leave in /tmp."""
+    """Return the environment to keep Spark's temporary files in this folder: a killed Spark would leave files in /tmp."""
     java = shlex.join(["-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}"])
     return {"SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": java}
 
@@ -265,7 +265,7 @@ def _write_run(home: Path, **run: Any) -> None:
 
 @contextlib.contextmanager
 def _only_start(folder: Path) -> Iterator[None]:
-    """Context manager. Keep a second start out until the block ends; LocalAirflowError when one is under way."""
+    """Context manager. Prevent a second start until the block ends. Raise LocalAirflowError if a start is under way."""
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(lock(folder / "start.lock", wait=False))

@@ -1,4 +1,4 @@
-"""A client of Airflow's REST API: what the demo and `make up` ask a running Airflow."""
+"""A client of Airflow's REST API, for the demo and `make up`."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ PAGE = 100
 
 
 class AirflowApiError(TerminalError, code="TX814"):
-    """Airflow rejected a request; `status` is the code of HTTP."""
+    """Airflow rejected a request; `status` is the HTTP status code."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -27,10 +27,10 @@ class AirflowApiError(TerminalError, code="TX814"):
 
 
 class AirflowApi:
-    """Requests as one user of the simple auth manager; logs in by itself, again when its token has run out.
+    """Sends requests to Airflow as one user of the simple auth manager. Logs in by itself, and again when the token expires.
 
-    Every method raises `AirflowApiError` when Airflow refuses and `httpx.TransportError` when it does not answer. The
-    `wait_` methods raise `TimeoutError`, whose message says what was seen last. Timeouts are in seconds.
+    Every method raises `AirflowApiError` if Airflow rejects the request, and `httpx.TransportError` if Airflow does not
+    answer. The `wait_` methods raise `TimeoutError` with the last observed state. Timeouts are in seconds.
     """
 
     def __init__(self, url: str, username: str, passwords: Path, *, timeout: float = 60) -> None:
@@ -47,11 +47,13 @@ class AirflowApi:
         self._client.close()
 
     def health(self) -> Json:
-        """Return state and newest heartbeat of each component. Logs in first, so that only our own Airflow can answer."""
+        """Return state and newest heartbeat of each component. Log in first, to accept an answer only from this home's
+        Airflow.
+        """
         return self._get("monitor/health")
 
     def wait_for_dag(self, dag_id: str, *, parsed_after: datetime | None = None, timeout: float = 60) -> Json:
-        """Waits until the DAG's file is parsed, `parsed_after` leaving out what an earlier Airflow of this home saw."""
+        """Wait until the DAG's file is parsed. `parsed_after` ignores DAGs parsed by an earlier Airflow of this home."""
 
         def parsed() -> Json | None:
             dag = self._found(f"dags/{part(dag_id)}")
@@ -63,14 +65,14 @@ class AirflowApi:
         return wait(parsed, timeout, lambda: f"no DAG {dag_id} after {timeout:g} s; import errors: {self._errors()}")
 
     def import_errors(self) -> list[Json]:
-        """Return what kept DAG files from loading: `filename` and `stack_trace` of each."""
+        """Return the import errors of DAG files: `filename` and `stack_trace` of each."""
         return self._pages("importErrors", "import_errors")
 
     def unpause(self, dag_id: str) -> Json:
         return self._send("PATCH", f"dags/{part(dag_id)}", {"is_paused": False})
 
     def trigger(self, dag_id: str, run_id: str | None = None, conf: Mapping[str, Any] | None = None) -> str:
-        """Starts a manual run without a logical date and returns its run_id."""
+        """Start a manual run without a logical date, and return the run_id."""
         body = {"dag_run_id": run_id, "conf": dict(conf or {}), "logical_date": None}
         return str(self._send("POST", f"dags/{part(dag_id)}/dagRuns", body)["dag_run_id"])
 
@@ -78,7 +80,7 @@ class AirflowApi:
         return self._get(run_path(dag_id, run_id))
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 300) -> Json:
-        """Waits until the run has succeeded or failed, which `["state"]` of the result says."""
+        """Wait until the run has succeeded or failed, and return the run with its `["state"]`."""
 
         def finished() -> Json | None:
             run = self.dag_run(dag_id, run_id)
@@ -91,11 +93,11 @@ class AirflowApi:
         )
 
     def task_instances(self, dag_id: str, run_id: str) -> list[Json]:
-        """The newest try of each task."""
+        """Return the newest try of each task."""
         return self._pages(f"{run_path(dag_id, run_id)}/taskInstances", "task_instances")
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        """The messages of a try's log, one per line; a failure's with its exceptions, without tracebacks."""
+        """Return the messages of a try's log, one per line; for a failure also its exceptions, without tracebacks."""
         path = f"{run_path(dag_id, run_id)}/taskInstances/{part(task_id)}/logs/{try_number}"
         return "\n".join(_log_line(entry) for entry in self._get(path, full_content="true")["content"])
 

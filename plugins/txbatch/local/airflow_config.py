@@ -1,4 +1,4 @@
-"""What the local Airflow keeps in its home: its configuration and secrets, made once and reused."""
+"""Files of the local Airflow in its home: configuration and secrets, created once and reused."""
 
 import base64
 import io
@@ -25,7 +25,7 @@ Sections = Mapping[str, Mapping[str, str]]
 def write_config(
     home: Path, url: str, dags_folder: Path, plugins_folder: Path, *, unpaused: bool, database_url: str
 ) -> Path:
-    """Writes `airflow.cfg` (mode 0600, secrets of an earlier one kept); returns the file with the user's password."""
+    """Write `airflow.cfg` (mode 0600), with the secrets of an earlier file. Return the file with the user's password."""
     passwords = home / "passwords.json"
     if not passwords.exists():
         _write_private(passwords, json.dumps({USERNAME: secrets.token_urlsafe(15)}) + "\n")
@@ -33,8 +33,8 @@ def write_config(
     paused = {"dags_are_paused_at_creation": str(not unpaused), "simple_auth_manager_passwords_file": str(passwords)}
     sections = _settings(home, url)
     sections["core"] |= folders | paused
-    # Without a URL for it, Airflow goes without asynchronous sessions, which need a driver that is not installed; of what
-    # is used here none does.
+    # Without this URL, Airflow uses no asynchronous sessions: sessions would need a driver not installed, and no part of Airflow
+    # used here needs any.
     sections["database"] = {"sql_alchemy_conn": database_url, "sql_alchemy_conn_async": ""}
     _write_config(home / "airflow.cfg", sections, _secrets(home / "airflow.cfg"))
     return passwords
@@ -49,13 +49,13 @@ def _settings(home: Path, url: str) -> dict[str, dict[str, str]]:
             "load_examples": "False",
             "simple_auth_manager_users": f"{USERNAME}:admin",
             "execution_api_server_url": f"{url}/execution/",
-            # An empty name: the API server then reads task logs from the disk alone and asks no log server (none runs:
-            # they cannot be bound to loopback). It also spares every process a DNS query.
+            # An empty name: the API server then reads task logs from the disk alone, without a log server (none runs:
+            # log servers cannot be bound to loopback). An empty name also spares every process a DNS query.
             "hostname_callable": "builtins.str",
         },
         "api": {"host": host, "port": port, "base_url": url, "workers": "1"},
         "scheduler": {"scheduler_idle_sleep_time": "0.25", "task_instance_heartbeat_timeout": "60"},
-        # A file that has changed is parsed at once, of whatever age its last parse is; without that, every half a minute.
+        # A changed file is parsed at once, regardless of its last parse; by default, every half a minute.
         "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "300"},
         "logging": {
             "base_log_folder": str(home / "logs"),
@@ -68,7 +68,9 @@ def _settings(home: Path, url: str) -> dict[str, dict[str, str]]:
 
 
 def _secrets(config: Path) -> Sections:
-    """The keys all components share; Fernet's must outlive a restart, as the database holds what it encrypted."""
+    """Return the keys shared by all components. Fernet's key must survive a restart: the database holds values
+    encrypted by the key.
+    """
     old = RawConfigParser()
     old.read(config)
     fernet_key = base64.urlsafe_b64encode(os.urandom(32)).decode()

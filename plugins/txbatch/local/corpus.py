@@ -16,9 +16,9 @@ DIGEST_FILE = "sha256"
 
 
 def ensure_corpus(folder: Path) -> Path:
-    """The folder `corpus/` with the files, under names that tell their module: `pyspark.sql.__init__.py`.
+    """Return the folder `corpus/` with the files, named after their modules: `pyspark.sql.__init__.py`.
 
-    Flat names keep `__init__.py` from beginning with an underscore: Spark silently reads nothing from such files.
+    Flat names keep `__init__.py` from beginning with an underscore: Spark silently ignores files with a leading underscore.
     """
     corpus, recorded = folder / "corpus", folder / f"corpus.{DIGEST_FILE}"
     expected = f"pyspark {version('pyspark')} {{}}\n"
@@ -33,7 +33,7 @@ def ensure_corpus(folder: Path) -> Path:
 
 
 def digest_of(corpus: Path) -> str:
-    """sha256 over the names and contents of all files."""
+    """Return the sha256 of the names and contents of all files."""
     digest = hashlib.sha256()
     for file in sorted(corpus.iterdir()):
         digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())

@@ -1,6 +1,6 @@
 """The demo's independent count: plain Python over the files of a folder, without txbatch, Spark or PostgreSQL.
 
-Run by path in a process of its own: `python -I count_words.py FOLDER [PATTERN]`; prints words with their counts as JSON.
+Run by path in a process of its own: `python -I count_words.py FOLDER [PATTERN]`. Prints words with their counts in JSON.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def count_words(folder: Path, pattern: str) -> Counter[str]:
-    """ASCII letters and apostrophes of the lower-cased lines of all files."""
+    """Count words of ASCII letters and apostrophes in the lower-cased lines of all files."""
     counts: Counter[str] = Counter()
     for file in folder.glob(pattern):
         for line in file.read_text(encoding="utf-8").splitlines():

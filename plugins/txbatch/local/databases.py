@@ -1,4 +1,4 @@
-"""Databases of the embedded PostgreSQL beside the ledger's own: Airflow's metadata, and what the demos count."""
+"""Databases of the embedded PostgreSQL beside the ledger's own: Airflow's metadata, and the results of the demos."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEMO = "demo"
 
 
 def embedded_database(home: Path, name: str) -> str:
-    """The URL of a database of the embedded PostgreSQL, made if need be."""
+    """Return the URL of a database of the embedded PostgreSQL. Create the database if missing."""
     url = postgres.start(home)
     engine = connect(url)
     with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
@@ -25,8 +25,8 @@ def embedded_database(home: Path, name: str) -> str:
 
 
 def demo_settings(home: Path) -> Settings:
-    """Where demos play: a database and a staging area of their own, which they clear, and in which nobody else has anything.
+    """Return the settings of the demos: a database and a staging area used by demos only, and cleared by demos.
 
-    Whatever TXBATCH_DATABASE_URL and TXBATCH_STAGING say.
+    TXBATCH_DATABASE_URL and TXBATCH_STAGING are ignored.
     """
     return Settings(home, embedded_database(home, DEMO), f"file://{home}/demo/staging", embedded=True)

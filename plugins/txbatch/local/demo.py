@@ -1,6 +1,6 @@
-"""`make demo`: a real Airflow counts real text through two kills, and every count is compared with an independent one.
+"""`make demo`: a real Airflow counts real text through two kills, and every count is compared with an independent count.
 
-It counts into a database of its own, `demo` of the embedded PostgreSQL: what is yours is not touched.
+The demo counts into a database of its own, `demo` of the embedded PostgreSQL: your own data is not touched.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 
 
 class DemoFailed(Exception):
-    """The demo did not show what it promises."""
+    """The demo did not show the promised result."""
 
 
 def main() -> int:
-    """Exit code 0 only when both results equal the independent counts, with both kills on the way."""
+    """Return exit code 0 only if both results equal the independent counts, after both kills."""
     began = time.monotonic()
     try:
         home = settings.home()
@@ -104,7 +104,7 @@ def _demo(config: settings.Settings) -> None:
 
 
 def play(airflow: LocalAirflow, engine: Engine, corpus: Path, markers: Path) -> None:
-    """Run both topologies through the kills on an Airflow that is ready, report what was counted, and compare it."""
+    """Run both topologies through the kills on a ready Airflow, then report and compare the counts."""
     with _timeline(engine, markers):
         _run_all(airflow)
     killed = _killed(markers)
@@ -125,7 +125,7 @@ def _environment(config: settings.Settings, corpus: Path, markers: Path) -> dict
 
 
 def _start_afresh(engine: Engine, staging: Staging) -> None:
-    """Forget an earlier demo's counts."""
+    """Drop the counts of an earlier demo."""
     for known in [row["topology"] for row in LedgerReader(engine).status() if row["topology"] in TOPOLOGIES]:
         with transaction(engine) as connection:
             state_tables.drop(connection, known)
@@ -139,11 +139,11 @@ def _run_all(airflow: LocalAirflow) -> None:
         for done in [pool.submit(_run_until_nothing_new, airflow, topology) for topology in TOPOLOGIES]:
             done.result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # where one failed, the other ends with Airflow
+        pool.shutdown(wait=False, cancel_futures=True)  # if a topology failed, the rest ends with Airflow
 
 
 def _run_until_nothing_new(airflow: LocalAirflow, topology: str) -> None:
-    """Trigger runs one after the other until one finds nothing new."""
+    """Trigger runs, each after the run before, until a run finds nothing new."""
     with airflow.api() as api:
         api.wait_for_dag(topology, parsed_after=airflow.started_at)
         api.unpause(topology)
@@ -160,14 +160,14 @@ def _run_once(api: AirflowApi, topology: str) -> bool:
 
 
 def _failed_log(api: AirflowApi, topology: str, run_id: str) -> str:
-    """The end of the log of the task that failed."""
+    """Return the end of the failed task's log."""
     failed = next(task for task in api.task_instances(topology, run_id) if task["state"] == "failed")
     return api.task_log(topology, run_id, failed["task_id"], failed["try_number"])[-2000:]
 
 
 @contextmanager
 def _timeline(engine: Engine, markers: Path) -> Iterator[None]:
-    """Context manager. Print from a thread what happens, until the block ends."""
+    """Context manager. Print events from a thread until the block ends."""
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(engine, markers, over))
     teller.start()
@@ -182,7 +182,7 @@ def _tell(engine: Engine, markers: Path, over: threading.Event) -> None:
     told: set[str] = set()
     while not over.wait(0.5):
         events = [f"{who}: [bold red]SIGKILL to {what}[/]" for who, what in _killed(markers).items()]
-        with suppress(TxbatchError):  # the database is stopped under a demo that is being ended
+        with suppress(TxbatchError):  # while the demo ends, the database may already be stopped
             for topology in TOPOLOGIES:
                 events += [_attempt_line(row) for row in reversed(LedgerReader(engine).attempts_if_known(topology))]
         for event in [event for event in events if event not in told]:
@@ -191,7 +191,7 @@ def _tell(engine: Engine, markers: Path, over: threading.Event) -> None:
 
 
 def _killed(markers: Path) -> dict[str, str]:
-    """Return what was killed so far, by topology and attempt."""
+    """Return the kills until now, by topology and attempt."""
     told = {name: markers / name for name in KILLS}
     return {file.read_text(): KILLS[name] for name, file in told.items() if file.exists() and file.stat().st_size}
 
@@ -229,7 +229,7 @@ def _compare_all(engine: Engine, corpus: Path) -> None:
 
 
 def _compare(engine: Engine, state: str, folder: Path) -> None:
-    """Every count of the report equals the independent one, or DemoFailed."""
+    """Raise DemoFailed unless every count of the report equals the independent count."""
     counted = subprocess.run([sys.executable, "-I", count_words.__file__, str(folder)], capture_output=True, check=True)
     expected: dict[str, int] = json.loads(counted.stdout)
     with transaction(engine) as connection:
@@ -246,7 +246,9 @@ def _compare(engine: Engine, state: str, folder: Path) -> None:
 
 
 def _told(row: Mapping[str, Any], killed: Mapping[str, str]) -> dict[str, Any]:
-    """An attempt and what was killed of it: an emit is made good by the next attempt, a commit by its own next try."""
+    """Return a row for an attempt, with its kill. After a killed emit the next attempt recovers, after a killed commit
+    the next try.
+    """
     what = killed.get(f"{row['topology']} {row['attempt']}", "").partition(",")[0].removeprefix("its ")
     return {
         "topology": row["topology"],

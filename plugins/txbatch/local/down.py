@@ -1,4 +1,4 @@
-"""`make down`, `txbatch down`: end the Airflow and the PostgreSQL of this home, whoever started them."""
+"""`make down`, `txbatch down`: end the Airflow and the PostgreSQL of this home, started by any program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.05
 
 
 def main() -> int:
-    """Exit code 0 when nothing is left, 1 when something does not end."""
+    """Return exit code 0 if nothing is left running, 1 if a process does not end."""
     try:
         home = settings.home()
         ended = airflow.stop(home)
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _said(airflow: int, postgres: bool) -> str:
-    """Return what was stopped, in words."""
+    """Describe the stopped processes."""
     if postgres and not airflow:
         return "PostgreSQL"
     return f"{airflow} processes of Airflow{' and PostgreSQL' if postgres else ''}"
@@ -45,7 +45,7 @@ def _said(airflow: int, postgres: bool) -> str:
 
 @contextlib.contextmanager
 def only_up(home: Path, complaint: str = "it runs already in {home}: use it") -> Iterator[None]:
-    """Context manager. Keep a second `up` or demo out until the block ends; LocalAirflowError when one runs."""
+    """Context manager. Prevent a second `up` or demo until the block ends. Raise LocalAirflowError if one runs."""
     home.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         try:
@@ -56,7 +56,7 @@ def only_up(home: Path, complaint: str = "it runs already in {home}: use it") ->
 
 
 def _wait_for_up(home: Path) -> None:
-    """Wait for `up`, which ends by itself once its Airflow is stopped; LocalAirflowError when it goes on."""
+    """Wait for the end of `up` after the end of its Airflow. Raise LocalAirflowError if `up` goes on."""
     for _ in looks(_SECONDS, _POLL_SECONDS):
         if not (home / _LOCK).exists():
             return

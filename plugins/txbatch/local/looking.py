@@ -1,4 +1,4 @@
-"""Waiting for what nobody tells: to look again and again, for so long."""
+"""Wait for a state without notifications: look again and again, for a limited time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def looks(seconds: float, every: float) -> Iterator[None]:
-    """Yield for each look, with a pause between two, until so many seconds are over: once at least."""
+    """Yield for each look, with a pause between two looks, until the seconds are over: at least once."""
     deadline = time.monotonic() + seconds
     yield
     while time.monotonic() < deadline:

@@ -21,16 +21,16 @@ _INSTALLED = {"version": AIRFLOW_VERSION}
 
 
 def metadata_database(home: Path) -> str:
-    """The URL of Airflow's own database in the embedded PostgreSQL, made if need be."""
+    """Return the URL of Airflow's own database in the embedded PostgreSQL. Create the database if missing."""
     return embedded_database(home, METADATA)
 
 
 def migrate(database_url: str, environment: Mapping[str, str], log: Path, *, timeout: float) -> None:
-    """Make the tables of Airflow's database, or bring them to the installed version; do nothing if they are there.
+    """Create the tables of Airflow's database, or migrate the tables to the installed version. Do nothing if up to date.
 
-    The version is stored in the database, so copies carry it and a fresh database has none. `environment`
-    names the home whose `airflow.cfg` has this database. Raises `subprocess.CalledProcessError`, `log` says why, or
-    after `timeout` seconds `subprocess.TimeoutExpired`; the next call continues from there.
+    The version is stored in the database: copies have the version too, and a fresh database has none. `environment` names
+    the home with the `airflow.cfg` of this database. Raise `subprocess.CalledProcessError` after a failure, with the reason
+    in `log`, or `subprocess.TimeoutExpired` after `timeout` seconds; the next call continues from there.
     """
     if migrated_version(database_url) == AIRFLOW_VERSION:
         return
@@ -43,7 +43,7 @@ def migrate(database_url: str, environment: Mapping[str, str], log: Path, *, tim
 
 
 def migrated_version(database_url: str) -> str | None:
-    """The version of Airflow that the database was last migrated to; None before the first time."""
+    """Return the Airflow version of the last migration of the database; None before the first migration."""
     with _connection(database_url) as connection:
         known = connection.scalar(text("SELECT to_regclass(:table)"), {"table": _STAMP})
         return str(connection.scalar(text(f"TABLE {_STAMP}"))) if known else None
@@ -51,7 +51,7 @@ def migrated_version(database_url: str) -> str | None:
 
 @contextmanager
 def _connection(database_url: str) -> Iterator[Connection]:
-    """Context manager. One transaction, and no connection after it: a database can be copied only while nobody is connected."""
+    """Context manager. Open a connection for one transaction, and close the connection: a database in use cannot be copied."""
     engine = connect(database_url)
     try:
         with transaction(engine) as connection:

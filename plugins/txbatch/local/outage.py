@@ -1,7 +1,7 @@
-"""`txbatch demo outage`: one of sixteen partitions is away while a batch is retried, and comes back three batches later.
+"""`txbatch demo outage`: one of sixteen partitions is away while a batch is retried, and returns three batches later.
 
-The batch commits without it, the hole is visible in `report.partitions`, a later batch brings its records, and in the
-end every record is in exactly one committed batch.
+The batch commits without the partition, and the hole is visible in `report.partitions`. A later batch brings the missing
+records. In the end every record is in exactly one committed batch.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ AWAY, LOST_TXID, BACK_TXID = "03", 2, 5
 
 @dataclass
 class Outage:
-    """The story."""
+    """Plays the outage on a log with sixteen partitions."""
 
     runner: Runner
     log: PartitionedLog
     appended: dict[str, int]
 
     def play(self) -> Iterator[str]:
-        """Five batches; yields what happens."""
+        """Commit five batches, and yield a line for each event."""
         for txid in range(1, BACK_TXID + 1):
             self._append(txid)
             if txid == BACK_TXID:
@@ -98,9 +98,9 @@ def _run(txid: int) -> Run:
 
 
 def play(config: settings.Settings) -> Iterator[str]:
-    """Play the outage, in a database that is the demos' own or which the user has named for it; yields what happens.
+    """Play the outage, in a database of the demos or named by the user. Yield a line for each event.
 
-    An earlier demo's topology is dropped first. TxbatchError when the numbers are wrong.
+    The topology of an earlier demo is dropped first. Raise TxbatchError if the numbers are wrong.
     """
     if not in_checkout():
         raise JobNotFound(
@@ -131,7 +131,7 @@ def play(config: settings.Settings) -> Iterator[str]:
 
 
 def _by_txid(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return a row for each partition: by txid the offsets read, or the hole."""
+    """Return a row for each partition: for each txid, the offsets read, or the hole."""
     cells = {(row["partition"], row["txid"]): _cell(row) for row in rows}
     return [
         {"partition": each} | {f"txid {txid}": cells.get((each, txid), "") for txid in range(1, BACK_TXID + 1)}

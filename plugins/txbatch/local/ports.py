@@ -1,4 +1,4 @@
-"""TCP ports of this machine for programs that are told their port before they bind it."""
+"""TCP ports of this machine, for programs that need a port number before binding."""
 
 import contextlib
 import itertools
@@ -10,9 +10,9 @@ LOOPBACK = "127.0.0.1"
 
 @contextlib.contextmanager
 def reserve_port(preferred: int, host: str = LOOPBACK) -> Iterator[int]:
-    """Context manager. Yield a free port, `preferred` if it is free, that no other txbatch takes until the block ends.
+    """Context manager. Yield a free port, `preferred` if free. No other txbatch process takes the port until the block ends.
 
-    Leave the block when the program listens. A stranger's program can still take the port first; binding then fails.
+    Leave the block once the program listens. Other programs can still take the port first; binding then fails.
     """
     for port in itertools.chain([preferred], iter(lambda: _any_free_port(host), None)):
         with _claim(port) as claimed:
@@ -22,7 +22,7 @@ def reserve_port(preferred: int, host: str = LOOPBACK) -> Iterator[int]:
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """True if a server could listen on the port now (0 stands for any)."""
+    """True if a server could listen on the port now (0 means any port)."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -40,7 +40,7 @@ def _any_free_port(host: str) -> int:
 
 @contextlib.contextmanager
 def _claim(port: int) -> Iterator[bool]:
-    """Context manager. Claim the port among txbatch's processes by an abstract socket name, which Linux frees in any case."""
+    """Context manager. Claim the port among txbatch's processes by an abstract socket name. Linux always frees the name."""
     with socket.socket(socket.AF_UNIX) as claim:
         try:
             claim.bind(f"\0txbatch.port.{port}")

@@ -1,4 +1,4 @@
-"""Process trees that are found again by a mark in their environment, whoever asks and however they forked."""
+"""Process trees found again by a mark in their environment, from any program and after any fork."""
 
 import contextlib
 import os
@@ -15,12 +15,12 @@ KILL_SECONDS = 10.0
 
 
 def new_mark() -> str:
-    """A value of `MARK` that no process carries yet; set it in the environment of the processes to be found."""
+    """Return a new value of `MARK`. Set the value in the environment of processes to find later."""
     return secrets.token_hex(16)
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """The live processes that inherited the mark, and their descendants, which may have dropped it."""
+    """Return all live processes with the mark, and their descendants, even without the mark."""
     found = {process for process in psutil.process_iter() if _mark_of(process) == mark}
     for process in tuple(found):
         with contextlib.suppress(psutil.Error):
@@ -29,12 +29,12 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def stop_marked(mark: str, grace: float) -> int:
-    """Ends the marked processes and returns how many there were.
+    """End the marked processes, and return the number of processes found.
 
-    Those whose parent is none of them get SIGTERM, so that each ends its own children in order; what is left after
-    `grace` seconds gets SIGKILL. Looks again until none is left, so one that forks meanwhile, or ignores SIGTERM in a
-    session of its own, ends too. Raises `psutil.AccessDenied` for a process of another user, `TimeoutError` for one
-    that even SIGKILL does not end.
+    Processes without a marked parent get SIGTERM: each then ends its own children in order. Processes left after `grace`
+    seconds get SIGKILL. Look again until no process is left: a process that forks meanwhile, or ignores SIGTERM in a
+    session of its own, ends too. Raise `psutil.AccessDenied` for a process of another user, and `TimeoutError` for a
+    process alive after SIGKILL.
     """
     seen = set(marked(mark))
     _signal(_roots(seen), kill=False)
@@ -49,7 +49,7 @@ def stop_marked(mark: str, grace: float) -> int:
 
 
 def memory(pids: Iterable[int]) -> int:
-    """Bytes that these processes take together (PSS: what several share counts once)."""
+    """Return the bytes of memory used by the processes together (PSS: shared memory counts once)."""
     total = 0
     for pid in pids:
         with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Signals that end a program, made to end it in order."""
+"""Turn signals that end a program into an orderly end."""
 
 import contextlib
 import signal
@@ -12,10 +12,10 @@ Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 @contextlib.contextmanager
 def unwinding() -> Iterator[None]:
-    """Context manager. Let a signal that would end the program at once raise SystemExit, so that `with` blocks are left.
+    """Context manager. If a signal would end the program at once, raise SystemExit instead: `with` blocks are then left
+    in order.
 
-    Leaves alone what the program handles itself or was told to ignore. Only the main thread can do it; in others
-    nothing changes.
+    Signals handled by the program or ignored stay unchanged. In threads other than the main thread nothing changes.
     """
     with _handling(_exit, [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]):
         yield
@@ -23,14 +23,14 @@ def unwinding() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ignore_signals() -> Iterator[None]:
-    """Context manager. Ignore the signals that end a program, for a block that must run to its end."""
+    """Context manager. Ignore signals that end a program, for a block that must run to the end."""
     with _handling(signal.SIG_IGN, ENDING):
         yield
 
 
 @contextlib.contextmanager
 def _handling(handler: Handler, numbers: Iterable[int]) -> Iterator[None]:
-    """Context manager. Handle these signals by `handler` until the block ends; in other threads than the main one do nothing."""
+    """Context manager. Handle signals by `handler` until the block ends. In threads other than the main thread, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -30,7 +30,7 @@ from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.queries import query
 
-# Unpausing these starts nothing: they are triggered, backfilled, or wait for an asset event.
+# Unpausing the examples starts nothing: each is triggered, backfilled, or waits for an asset event.
 EXAMPLES = ("sentences", "word_count", "flights", "word_count_consumer")
 READY = """\
 Airflow is ready after {seconds:.0f} s, and takes {megabytes:,.0f} MB with PostgreSQL
@@ -59,7 +59,7 @@ _SESSIONS_SECONDS = 5
 
 
 def main() -> int:
-    """Exit code 0 when it was stopped on purpose, 1 when something failed."""
+    """Return exit code 0 if stopped on purpose, 1 after a failure."""
     try:
         check_fit("airflow")
         home = settings.home()
@@ -89,7 +89,7 @@ def _up() -> None:
 
 
 def environment(config: settings.Settings) -> Mapping[str, str]:
-    """Return what Airflow's processes need to know; prepares the examples' input."""
+    """Return the environment for Airflow's processes, and prepare the examples' input."""
     return {
         "TXBATCH_HOME": str(config.home),
         "TXBATCH_DATABASE_URL": config.database_url,
@@ -99,7 +99,7 @@ def environment(config: settings.Settings) -> Mapping[str, str]:
 
 
 def _inputs(demo: Path) -> Mapping[str, str]:
-    """Prepare the examples' input, and return where it is; a folder that the caller has named stays, as in `txbatch run`."""
+    """Prepare the examples' input, and return its folders. A folder named by the caller stays, like in `txbatch run`."""
     prepared = {"WORD_COUNT_FOLDER": ensure_corpus, "FLIGHTS_FOLDER": ensure_flights}
     return {name: os.environ.get(name) or str(ensure(demo)) for name, ensure in prepared.items()}
 
@@ -107,23 +107,23 @@ def _inputs(demo: Path) -> Mapping[str, str]:
 def _migrate(database_url: str) -> None:
     engine = connect(database_url)
     migrate(engine)
-    engine.dispose()  # whoever still has a session in the end is somebody else
+    engine.dispose()  # any session left at the end belongs to another program
 
 
 def _examples() -> list[str]:
-    """Return the examples that are still in dags/: whoever wants only DAGs of his own removes them; a project has none."""
+    """Return the examples still in dags/. Users may remove examples; a project has none."""
     dags = settings.project_root() / "dags"
     return [name for name in EXAMPLES if in_checkout() and (dags / f"{name}.py").is_file()]
 
 
 def _unpause(airflow: LocalAirflow, api: AirflowApi) -> None:
-    """The examples; that one does not load, as its file has been changed, keeps Airflow from nothing."""
+    """Unpause the examples. If a changed example does not load, print the error, and go on."""
     for dag_id in _examples():
         try:
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
             api.unpause(dag_id)
         except TimeoutError as error:
-            first, *_, last = str(error).splitlines() * 2  # between them is a traceback
+            first, *_, last = str(error).splitlines() * 2  # a traceback is in between
             print(f"{command('up')}: {first}" + (f" {last}" if last != first else ""), file=sys.stderr, flush=True)
 
 
@@ -142,7 +142,7 @@ def _relative(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _postgres_stopped_after(home: Path) -> Iterator[None]:
-    """Context manager. Stop PostgreSQL at the end of the block, unless others use it then."""
+    """Context manager. Stop PostgreSQL at the end of the block, unless PostgreSQL is in use by other programs."""
     try:
         yield
     finally:
@@ -154,7 +154,9 @@ def _postgres_stopped_after(home: Path) -> Iterator[None]:
 
 
 def _sessions(home: Path) -> list[str]:
-    """Who is connected to the embedded PostgreSQL once Airflow, whose sessions end with it, is gone: a `txbatch run`, say."""
+    """Return the programs connected to the embedded PostgreSQL after Airflow and its sessions are gone: a `txbatch
+    run`, for example.
+    """
     if not postgres.is_running(home):
         return []
     engine = connect(postgres.url(home))

@@ -1,4 +1,4 @@
-"""What ends a batch in memory without its commit: abort and skip (R16). Compare `postgres.aborts`."""
+"""Ends of a batch without a commit, in memory: abort and skip (R16). Compare `postgres.aborts`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from txbatch.memory.tables import Tables
 
 
 def abort(tables: Tables, warehouses: MemoryWarehouses, ledger: str, batch: Batch) -> Batch:
-    """The batch's records are free, once nothing of it is left in a state apart."""
+    """Free the batch's records, once the states apart hold nothing of the batch."""
     if batch.fence and not batch.status.final and tables.open_before(batch.topology, batch.txid) is None:
         warehouses.take_back(ledger, batch, tables.states_apart(batch.topology), tables.view)
     return tables.abort(batch)
@@ -19,7 +19,7 @@ def abort(tables: Tables, warehouses: MemoryWarehouses, ledger: str, batch: Batc
 def skip(
     tables: Tables, warehouses: MemoryWarehouses, ledger: str, topology: str, txid: int, why: str, partition: str | None
 ) -> Batch:
-    """Abort a batch and give its records up, all or those of a partition, by a txid that counts them as read."""
+    """Abort a batch and give up the records, of all partitions or a single one, by a txid that counts the records as read."""
     now = tables.batch(topology, txid)
     decisions.check_may_skip(now)
     at = topology, txid

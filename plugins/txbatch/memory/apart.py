@@ -1,5 +1,5 @@
-"""Databases beside the ledger, in memory (R21). Compare `postgres.apart.warehouses`: what is done here stays, whatever becomes of
-the ledger's transaction.
+"""Databases beside the ledger, in memory (R21). Compare `postgres.apart.warehouses`: changes stay, whatever becomes of the
+ledger's transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ View = Callable[[str, LastWriter], LedgerView]  # of a state, by name
 
 @dataclass(frozen=True, slots=True)
 class StoredApart:
-    """Where a state is and whose, what it looks like, its rows by key, and its last writer."""
+    """A state apart: the place, the owner, the shape, the rows by key, and the last writer."""
 
     at: At
     ledger: str
@@ -49,7 +49,7 @@ class StoredApart:
 
     @property
     def name(self) -> str:
-        """The state, as errors name it."""
+        """The state's name in errors."""
         return where(self.at)
 
     def applied(
@@ -60,7 +60,7 @@ class StoredApart:
         partials: Sequence[tuple[Any, Partial]],
         expected: int,
     ) -> StoredApart:
-        """Return what R9 for one attempt makes of it, as far as the last writer and what the `ledger` knows let it."""
+        """Return the state after R9 for an attempt, as far as the last writer and the `ledger` permit."""
         attempt = assignment.attempt
         step = decide_apply(self.name, self.kind, self.last, assignment, ledger)
         if step is Apply.DONE:
@@ -77,13 +77,13 @@ class StoredApart:
 
 
 class MemoryWarehouses:
-    """States apart, by database and name. `states` is replaced as a whole, never changed in place."""
+    """States apart, by database and name. `states` is replaced whole, never changed in place."""
 
     def __init__(self) -> None:
         self.states: Mapping[At, StoredApart] = {}
 
     def ensure(self, ledger: str, topology: str, aggregate: PersistentAggregate, shape: object, *, new: bool) -> None:
-        """Make room for a state that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
+        """Make room for a state `new` to the ledger, or check an old state against the definition (SchemaMismatch)."""
         at = at_of(aggregate)
         if new and at not in self.states:
             self.states = {**self.states, at: StoredApart(at, ledger, topology, aggregate.state.kind, shape)}
@@ -94,7 +94,7 @@ class MemoryWarehouses:
             )
 
     def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
-        """A state that the ledger knows; SchemaMismatch when it is not there, or not this topology's."""
+        """Return a state known to the ledger. Raise SchemaMismatch if the state is missing, or another topology's."""
         stored = self.states.get(at)
         if stored is None:
             raise SchemaMismatch(f"{where(at)} is gone, though the ledger knows it")
@@ -113,8 +113,8 @@ class MemoryWarehouses:
         expected: Mapping[str, int],
         view: View,
     ) -> None:
-        """Apply an attempt to all states apart, database by database. `expected` says how many partials each must have,
-        `view` what the ledger knows of a state.
+        """Apply an attempt to all states apart, database by database. `expected` is the number of partials for each state,
+        `view` returns the ledger's view of a state.
         """
         after: dict[At, StoredApart] = {}
         for aggregate in aggregates:
@@ -125,7 +125,7 @@ class MemoryWarehouses:
         self._end(after, "commit.apart_committed")
 
     def take_back(self, ledger: str, batch: Batch, states: Iterable[At], view: View) -> None:
-        """Undo what attempts of a batch wrote, and keep them out from now on (R16)."""
+        """Undo the writes of a batch's attempts, and keep the attempts out from now on (R16)."""
         after: dict[At, StoredApart] = {}
         for at in states:
             stored = self._well(at, ledger, batch.topology, view)
@@ -136,7 +136,9 @@ class MemoryWarehouses:
         self._end(after, "abort.apart_committed")
 
     def prepare_skip(self, ledger: str, pending: Sequence[Batch], states: Iterable[At], view: View) -> None:
-        """Before an aborted batch's records are given up: see `core.batch.apart.decide_skip`. `pending` are those in flight."""
+        """Prepare to give up an aborted batch's records: see `core.batch.apart.decide_skip`. `pending` are the batches in
+        flight.
+        """
         after: dict[At, StoredApart] = {}
         for turn in pending[:1]:
             for at in states:
@@ -152,7 +154,7 @@ class MemoryWarehouses:
         return stored
 
     def rows(self, state: str) -> Mapping[Any, Value]:
-        """Return what a state holds, in whatever database."""
+        """Return the rows of a state, in whatever database."""
         return next(stored.rows for (_, name), stored in self.states.items() if name == state)
 
     def _end(self, after: Mapping[At, StoredApart], failpoint: str) -> None:
@@ -162,22 +164,22 @@ class MemoryWarehouses:
 
 
 def at_of(aggregate: PersistentAggregate) -> At:
-    """Where a state apart is."""
+    """Return the place of a state apart."""
     return str(aggregate.state.database), aggregate.state.name
 
 
 def where(at: At) -> str:
-    """A state apart, as errors name it."""
+    """Return the name of a state apart in errors."""
     return f"state {at[1]!r} in database {at[0]!r}"
 
 
 def _before(rows: Mapping[Any, Value], txid: int) -> Mapping[Any, Value]:
-    """The rows of an opaque state as they were before a txid."""
+    """Return the rows of an opaque state before a txid."""
     return update.apart(StateKind.OPAQUE, Merger([])).update(rows, {}, txid).applied(rows)
 
 
 def _digest(aggregate: PersistentAggregate, partials: Iterable[tuple[Any, Partial]]) -> str | None:
-    """Return a digest of an attempt's partials, the same in any order; None when there are none."""
+    """Return a digest of an attempt's partials, the same in any order; None without partials."""
     merged, combine = dict[Any, Partial](), Merger(aggregate.partial_merges)
     for key, partial in partials:
         merged[key] = combine.on_the_way(merged[key], partial) if key in merged else partial

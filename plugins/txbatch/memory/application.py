@@ -1,4 +1,4 @@
-"""Emits batches in this process, as `run` asks for them."""
+"""Emits batches in the calling process, at the request of `run`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from txbatch.memory.staging import MemoryStaging
 
 
 class MemoryApplication:
-    """`core.protocol.ports.Application` in this process: emits into a `MemoryStaging`."""
+    """`core.protocol.ports.Application` in the calling process: emits into a `MemoryStaging`."""
 
     killed, stage = False, ""
 
@@ -28,7 +28,7 @@ class MemoryApplication:
         """Nothing has to be started."""
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Read the attempt's batch and stage what it contributes."""
+        """Read the attempt's batch and stage the partials."""
         at = self.staging.attempt(assignment)
         numbers, planned = stream_numbers(self.topology), assignment.plan.streams
         exports = {name: at.read_export(number) for name, number in numbers.items() if name in planned}
@@ -36,17 +36,17 @@ class MemoryApplication:
         at.write_result(*emit_batch(self.topology, assignment, exports, tables))
 
     def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Emit one after the other; what fails stages nothing."""
+        """Emit one attempt after the other; a failed attempt stages nothing."""
         for folder, assignment in attempts:
             with suppress(TxbatchError):
                 self.emit(folder, assignment)
 
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Do all of it at once."""
+        """Emit all attempts at once."""
         self.emit_bulk(attempts)
 
     def wait(self) -> None:
-        """It is done."""
+        """Return at once: `begin` has done all."""
 
     def let_end(self) -> None:
         """Nothing was started."""

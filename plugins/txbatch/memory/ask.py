@@ -1,4 +1,4 @@
-"""Asks a query stream, whose answers come from the states in memory.
+"""Asks a query stream, with answers from the states in memory.
 
 >>> from txbatch import Count, FixedBatchSpout, OpaqueState, Sum, Topology
 >>> from txbatch.memory.runner import run
@@ -43,13 +43,13 @@ def ask(ledger: MemoryLedger, topology: Topology, query: str, questions: Sequenc
 
 
 def _partials(aggregate: PersistentAggregate, rows: Mapping[Key, Value]) -> Mapping[Key, Partial]:
-    """Return the values of rows in memory, but of tombstones; of a state by sessions what their pieces come to."""
+    """Return the values of rows in memory without tombstones; for a state by sessions, the joined pieces."""
     there = {key: (row.value, row.txid) for key, row in rows.items() if row.value is not None}
     return {key: partial for key, (partial, _) in join_pieces(aggregate, there).items()}
 
 
 def _finished(aggregate: PersistentAggregate, partial: Partial | None) -> Mapping[str, Any] | None:
-    """Return the values of a key as a report shows them; None for no such key."""
+    """Return a key's values like in a report; None for a missing key."""
     if partial is None:
         return None
     of = {name: [n for n, each in enumerate(aggregate.columns) if each.value == name] for name in aggregate.aggregates}

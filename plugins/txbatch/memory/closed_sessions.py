@@ -1,4 +1,4 @@
-"""Closed sessions that had been closed before, in memory.
+"""Finds closed sessions that were closed before, in memory.
 
 Compare `postgres.upstream.closed_sessions`: both ask `core.upstream.closed_sessions`.
 """
@@ -29,9 +29,9 @@ def closed_since(
     session: tuple[Key, Any],
     replaced: Sequence[Replaced],
 ) -> int | None:
-    """Return the first cut that a range asks as of which something of a session was closed; that is its key and its last time.
+    """Return the first cut a range asks for with a part of the session closed. A session is a key and a last time.
 
-    None: nothing was before the cut as of which it is the session. `replaced` are the generations of earlier cuts.
+    Return None if nothing was closed before the session's cut. `replaced` are the generations of earlier cuts.
     """
     key, last = session
     closings = sorted(
@@ -46,7 +46,7 @@ def closed_since(
 
 
 def _versions_before(tables: Tables, of: Replaced, state: str, now: StoredState, others: Key) -> list[SessionVersion]:
-    """Return all versions that a replaced generation had; none where it had no such sessions."""
+    """Return all versions in a replaced generation; none if the generation had no such sessions."""
     past = tables.rebuilds[of.rebuild].past.get(state)
     return (
         _versions(tables, past, others)
@@ -56,7 +56,7 @@ def _versions_before(tables: Tables, of: Replaced, state: str, now: StoredState,
 
 
 def _versions(tables: Tables, stored: StoredState, others: Key) -> list[SessionVersion]:
-    """Return all versions of pieces that are equal in their other keys; what was folded is one, of its last txid."""
+    """Return all versions of pieces with the same other keys; folded pieces are a single version, with the last txid."""
     folded = [
         SessionVersion.of(key[-1], row.value[0], row.txid) for key, row in stored.base.items() if key[:-1] == others
     ]

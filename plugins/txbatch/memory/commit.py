@@ -1,4 +1,4 @@
-"""The commit in memory: all that it writes, or nothing (R10). Compare `postgres.commit`."""
+"""The commit in memory: writes everything, or nothing (R10). Compare `postgres.commit`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def commit_batch(
     partials: Partials,
     run: Run | None,
 ) -> Committed:
-    """Apply the partials of the attempt that `batch` names; those of states apart come last, into their `warehouses` (R21)."""
+    """Apply the partials of the attempt in `batch`. The partials of states apart come last, into the `warehouses` (R21)."""
     now = tables.batch(batch.topology, batch.txid)
     newest = tables.newest_attempt(now)
     open_before, last_committed = (

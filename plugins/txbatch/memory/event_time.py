@@ -29,18 +29,18 @@ from txbatch.memory.tables import Tables
 
 
 def pin(tables: Tables, topology: Topology, plans: Sequence[RunPlan], now: datetime) -> list[RunPlan]:
-    """Return plans that say by which watermarks their records are late; a restate has those of its position."""
+    """Return the plans with watermarks to decide which records are late; a restate keeps the watermarks of the position."""
     watermarks, known, behind = topology.watermarks, marks(tables, topology.name), topology.behind
     return [(run, plan if run.restate else pin_watermarks(plan, watermarks, known, now, behind)) for run, plan in plans]
 
 
 def note_planned(tables: Tables, topology: str, txid: int, at: datetime) -> None:
-    """Keep when a batch was planned: no time beyond that moves a watermark."""
+    """Keep the time of a batch's planning: no later time moves a watermark."""
     tables.times[topology, txid] = Times(at)
 
 
 def planned_at(tables: Tables, batch: Batch) -> int | None:
-    """Return when a batch was planned, in microseconds since 1970; None without watermarks."""
+    """Return the time of a batch's planning, in microseconds since 1970; None without watermarks."""
     times = tables.times.get((batch.topology, batch.txid))
     return None if times is None else micros_of(times.planned_at)
 
@@ -52,7 +52,7 @@ def marks(tables: Tables, topology: str) -> Marks:
 
 
 def closed_to(tables: Tables, topology: str) -> Marks:
-    """Return up to when the windows of each state are closed since the last commit of its topology."""
+    """Return, for each state, the end of closed windows since the last commit of the topology."""
     written = {txid: of.closed_to for (name, txid), of in tables.times.items() if name == topology and of.closed_to}
     return written[max(written)] if written else {}
 
@@ -64,7 +64,7 @@ def _open(tables: Tables, batch: Batch) -> list[Batch]:
 
 
 def note_committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manifest) -> None:
-    """Write where the watermarks are once this batch is committed, which windows it closes, and how many records were late."""
+    """Write the watermarks after the batch's commit, the windows closed by the batch, and the number of late records."""
     watermarks, at = topology.watermarks, (batch.topology, batch.txid)
     if not watermarks or at not in tables.times:
         return
@@ -85,7 +85,7 @@ def note_committed(tables: Tables, topology: Topology, batch: Batch, manifest: M
 
 
 def _read(tables: Tables, batch: Batch, manifest: Manifest, planned_at: datetime) -> dict[str, list[int | None]]:
-    """Return the largest time of each partition that the batch read, with what was read of it before, and keep it."""
+    """Return the largest time of each partition read by the batch, including earlier reads, and keep the times."""
     found: dict[str, list[int | None]] = {}
     for stream, parts in manifest.streams.items():
         for partition, part in parts.items():
@@ -98,7 +98,9 @@ def _read(tables: Tables, batch: Batch, manifest: Manifest, planned_at: datetime
 
 
 def _behind(tables: Tables, topology: str, stream: str) -> Iterable[int | None]:
-    """Return the largest time of each partition that a batch could not read, or an aborted one was to, since it was read last."""
+    """Return the largest time of each partition missed, by an unreadable range or an abort, since the partition was last
+    read.
+    """
     last: dict[str, int] = {}
     missed: dict[str, int] = {}
     for batch in tables.batches_of(topology):
@@ -118,7 +120,7 @@ def _behind(tables: Tables, topology: str, stream: str) -> Iterable[int | None]:
 
 
 def _whole_to(tables: Tables, topology: str, reached: int | None) -> datetime | None:
-    """Return the end of the intervals of committed batches without a gap, of the first ones that have `reached` a time."""
+    """Return the end of the first gapless intervals of committed batches that have `reached` a time."""
     committed = [batch for batch in tables.batches_of(topology) if batch.status is BatchStatus.COMMITTED]
     ordinary = [batch.txid for batch in committed if batch.kind is not BatchKind.RESTATE]
     known = (tables.intervals[topology, txid] for txid in ordinary if (topology, txid) in tables.intervals)

@@ -59,11 +59,11 @@ from txbatch.memory.upstream import MemoryUpstream
 
 
 class MemoryLedger:
-    """`core.protocol.ledger.Ledger` in this process, for any number of threads.
+    """`core.protocol.ledger.Ledger` in the calling process, for any number of threads.
 
-    Each method is one transaction: it changes a snapshot, which then takes the place of what was known, or on an error
-    does not. `clock` says when leases end and whether an interval is over. States apart live in `warehouses`, which know
-    nothing of snapshots (R21).
+    Each method is one transaction: the method changes a snapshot. The snapshot replaces the tables, unless an error occurs.
+    `clock` decides when leases end and whether an interval is over. States apart live in `warehouses`, without snapshots
+    (R21).
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class MemoryLedger:
 
     @contextmanager
     def transaction(self) -> Iterator[Tables]:
-        """Context manager. Yield the tables under the lock; they are kept if the block ends without an error."""
+        """Context manager. Yield the tables under the lock. The tables are kept if the block ends without an error."""
         with self._lock:
             snapshot, now = self.tables.copy(), self.clock()
             for at, batch in snapshot.batches.items():
@@ -94,11 +94,13 @@ class MemoryLedger:
 
     @property
     def upstream(self) -> MemoryUpstream:
-        """What it tells of its states to topologies that read them."""
+        """The ledger's states, for topologies that read states."""
         return MemoryUpstream(self)
 
     def register(self, topology: Topology, job: str) -> None:
-        """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
+        """Register the topology and make the states ready. Raise SchemaMismatch if the history is another topology's (R2,
+        R23).
+        """
         with self.transaction() as tables:
             tables.define(topology, job)
             self._registered[topology.name] = topology
@@ -108,48 +110,50 @@ class MemoryLedger:
                     self.warehouses.ensure(self.uuid, topology.name, aggregate, state_definition(aggregate), new=new)
 
     def check_definition(self, topology: Topology, job: str) -> None:
-        """SchemaMismatch where `register` would say so; changes nothing."""
+        """Raise SchemaMismatch if `register` would; change nothing."""
         with self.transaction() as tables:
             tables.check_definition(topology, job)
 
     def redefinitions(self, topology: Topology) -> list[Redefinition]:
-        """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing."""
+        """Return the differences between the present and the stored definition, and the effect of each; empty without
+        differences.
+        """
         with self.transaction() as tables:
             return redefinitions(topology, tables.known(topology))
 
     def check_interval(self, topology: str, interval: Interval) -> None:
-        """IntervalNotOver when it is not over, IntervalTaken when other batches have some of it."""
+        """Raise IntervalNotOver if the interval is not over, IntervalTaken if other batches have parts of the interval."""
         with self.transaction() as tables:
             self._check_interval(tables, topology, interval)
 
     def head(self, topology: str, run: Run) -> Head:
-        """How things stand for this run."""
+        """Return the head for a run."""
         return self.heads(topology, [run])[0]
 
     def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
-        """The same for each of several runs, as of one moment."""
+        """Return the head for each of several runs, at a single moment."""
         with self.transaction() as tables:
             return tables.heads(topology, runs)
 
     def last_txid(self, topology: str) -> int:
-        """Return the highest txid that was ever used, 0 before the first."""
+        """Return the highest txid ever used, 0 before the first."""
         with self.transaction() as tables:
             return max((batch.txid for batch in tables.batches_of(topology)), default=0)
 
     def closed_to(self, topology: str) -> Mapping[str, int]:
-        """Return by state up to when its windows are closed (R26)."""
+        """Return, by state, the end of closed windows (R26)."""
         with self.transaction() as tables:
             return event_time.closed_to(tables, topology)
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
-        """Store the next txid with its metadata (R1); None when the head moved since it was read."""
+        """Store the next txid with the metadata (R1). Return None if the head moved since it was read."""
         found = self.plan_many(head, [(run, metadata)], topology)
         return None if found is None else found[0]
 
     def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
-        """Store the next txids, each planned after the one before (R1); None when the head moved since it was read.
+        """Store the next txids, each planned after the txid before (R1). Return None if the head moved since it was read.
 
-        One behind the first that is refused ends it.
+        A refused plan behind the first ends the list.
         """
         with self.transaction() as tables:
             tables.check_known(head.topology)
@@ -176,10 +180,10 @@ class MemoryLedger:
             return found
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
+        """Take over an abandoned batch. If the batch has an interval or other parameters, abort the batch instead (R6).
 
-        Returns None when the batch was aborted, is final, or is looked after again: the caller reads the head again. A batch
-        that cannot be aborted, as a warehouse has rows of it, is taken over as well.
+        Return None if the batch was aborted, is final, or is looked after again: the caller reads the head again. A batch
+        that cannot be aborted, because a warehouse has rows of the batch, is taken over as well.
         """
         with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
@@ -193,12 +197,14 @@ class MemoryLedger:
             return self._lease(tables, now, run)
 
     def note_wait(self, batch: Batch, run: Run) -> None:
-        """Let others see that this run, which has no batch yet, waits for that one's end."""
+        """Show to others that a run without a batch waits for the end of `batch`."""
         with self.transaction() as tables:
             tables.waiting[batch.topology, run.name] = batch.txid
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
+        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if the batch is
+        final.
+        """
         with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             fence.check_attempt(now, run)
@@ -212,7 +218,7 @@ class MemoryLedger:
             return assignment
 
     def renew_lease(self, assignment: Assignment) -> bool:
-        """Say that the attempt's run is alive; False when it is no longer the newest attempt of an open batch."""
+        """Renew the lease of the attempt's run. Return False if the attempt is not the newest attempt of an open batch."""
         with self.transaction() as tables:
             now = tables.batch(assignment.topology, assignment.attempt.txid)
             try:
@@ -223,7 +229,7 @@ class MemoryLedger:
             return True
 
     def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
-        """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
+        """Renew the lease of a waiting run. Return False if the run no longer looks after the open batch (R6)."""
         with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             if now.status.final or now.lease_run != run.name:
@@ -239,7 +245,7 @@ class MemoryLedger:
                 tables.attempts[at] = replace(tables.attempts[at], status="failed", error=one_line(error))
 
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Take the work of several attempts: all of it, or nothing and raise as of the first refused."""
+        """Take the manifests of several attempts: all, or nothing; raise the error of the first refused attempt."""
         with self.transaction() as tables:
             return [self._recorded(tables, assignment, manifest) for assignment, manifest in recorded]
 
@@ -255,29 +261,31 @@ class MemoryLedger:
         return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
 
     def batch(self, topology: str, txid: int) -> Batch:
-        """One batch; UnknownName when there is none."""
+        """Return a batch; raise UnknownName if missing."""
         with self.transaction() as tables:
             return tables.batch(topology, txid)
 
     def version(self, topology: str, txid: int) -> PositionVersion:
-        """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+        """Return the counting version of a txid's position; raise UnknownName if the txid is missing."""
         with self.transaction() as tables:
             return tables.version(topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
-        """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
+        """Return the newest attempt of a batch, and the attempt's manifest, if any. Raise UnknownName before the first
+        attempt.
+        """
         with self.transaction() as tables:
             newest = tables.newest_attempt(batch)
             return newest.assignment, newest.manifest
 
     def committed_by(self, topology: str, run: Run) -> Batch | None:
-        """Return the last batch that this run brought to its commit, its own or one that it adopted; None for none."""
+        """Return the last batch brought to commit by a run, own or adopted; None if there is none."""
         with self.transaction() as tables:
             committed = [batch for batch in tables.batches_of(topology) if batch.status is BatchStatus.COMMITTED]
             return next((batch for batch in reversed(committed) if batch.lease_run == run.name), None)
 
     def committed_by_each(self, topology: str, prefix: str) -> list[int]:
-        """Return the txids that runs named so, and a number, brought to their commits, own and adopted ones, in order."""
+        """Return the txids brought to commit by runs named `prefix` and a number, own and adopted batches, in order."""
         with self.transaction() as tables:
             names = {
                 batch.txid: batch.lease_run or ""
@@ -289,7 +297,9 @@ class MemoryLedger:
         ]
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
+        """Return the lowest txid above `above` without success, not aborted, of a run with a name from `prefix` on; None if
+        none.
+        """
         with self.transaction() as tables:
             for batch in tables.batches_of(topology):
                 name = batch.lease_run or ""
@@ -299,17 +309,17 @@ class MemoryLedger:
         return None
 
     def turn_of(self, topology: str, txid: int) -> int | None:
-        """The lowest txid below this one that is not final: it waits for that one (R6)."""
+        """Return the lowest txid below `txid` that is not final: `txid` waits for the lower one (R6)."""
         with self.transaction() as tables:
             return tables.open_before(topology, txid)
 
     def commit(self, topology: Topology, batch: Batch, partials: Partials, run: Run | None = None) -> Committed:
-        """Apply the partials of the attempt that `batch` names, whole or not at all (R6..R10)."""
+        """Apply the partials of the attempt in `batch`, whole or not at all (R6..R10)."""
         with self.transaction() as tables:
             return commit_batch(tables, self.warehouses, self.uuid, self.clock, topology, batch, partials, run)
 
     def success(self, topology: str, txid: int) -> bool:
-        """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
+        """Note that success ran; return True the first time. Raise TerminalError if the txid is not committed (R8)."""
         with self.transaction() as tables:
             now = tables.batch(topology, txid)
             decisions.check_success(now)
@@ -317,31 +327,31 @@ class MemoryLedger:
             return not now.succeeded
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
-        """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
+        """Free an uncommitted batch's records (R16). Raise TerminalError for a committed batch."""
         with self.transaction() as tables:
             now = tables.batch(topology, txid)
             decisions.check_abort(now)
             return aborts.abort(tables, self.warehouses, self.uuid, now)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
-        """Abort a batch and give its records up, all or those of a partition, by a txid that counts them as read (R16)."""
+        """Abort a batch and give up the records, of all partitions or a single one, by a txid that counts them as read (R16)."""
         with self.transaction() as tables:
             skipped = aborts.skip(tables, self.warehouses, self.uuid, topology, txid, why, partition)
             tables.committed_at[topology, skipped.txid] = self.clock()
             return skipped
 
     def new_values(self, table: str) -> list[tuple[Any, ...]]:
-        """Return what commits have written into a table of new values, in their order."""
+        """Return the rows written by commits into a table of new values, in order."""
         with self.transaction() as tables:
             return list(tables.new_values.get(table, ()))
 
     def rows(self, state: str) -> Rows:
-        """Return what a state holds now, by key."""
+        """Return a state's present rows, by key."""
         apart = self.tables.states[state].database is not None
         return self.warehouses.rows(state) if apart else self.tables.states[state].rows
 
     def _batch(self, head: Head, run: Run, metadata: Metadata) -> Batch:
-        """The next txid."""
+        """Return the batch of the next txid."""
         stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
         batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key)
         if run.restate is None:
@@ -351,7 +361,7 @@ class MemoryLedger:
         return replace(of, reason=one_line(again.why), requested_by=again.by)
 
     def _check_plan(self, tables: Tables, topology: str, run: Run, metadata: Metadata) -> None:
-        """Refuse an interval that may not be planned, and a restate of what may not be counted again."""
+        """Refuse an interval not open to planning, and a restate of a batch that cannot be counted again."""
         if run.interval:
             self._check_interval(tables, topology, run.interval)
             if left := tables.windows_left(topology):
@@ -364,7 +374,7 @@ class MemoryLedger:
         decisions.check_interval(topology, interval, self.clock(), taken)
 
     def _lease(self, tables: Tables, batch: Batch, run: Run | None = None) -> Batch:
-        """The batch, looked after by this run from now on; without one, by whoever does."""
+        """Return the batch, looked after by the run from now on; without a run, by the same run as before."""
         at = batch.topology, batch.txid
         tables.leases[at] = self.clock() + timedelta(seconds=self.lease_seconds)
         tables.batches[at] = replace(batch, lease_run=run.name if run else batch.lease_run, lease_live=True)

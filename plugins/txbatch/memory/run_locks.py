@@ -1,4 +1,4 @@
-"""Names that one process holds, in memory. Compare `postgres.database.run_locks`."""
+"""Names held by a process, in memory. Compare `postgres.database.run_locks`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 
 class MemoryRunLocks:
-    """`core.protocol.ports.RunLocks` in this process: a block that is left, by an error too, holds nothing any more."""
+    """`core.protocol.ports.RunLocks` in the calling process: a finished block, after an error too, holds nothing any more."""
 
     def __init__(self) -> None:
         self.names: frozenset[tuple[str, str]] = frozenset()
 
     @contextmanager
     def hold(self, topology: str, name: str) -> Iterator[bool]:
-        """Context manager. Hold a name of a topology until the block ends; yields False while another block holds it."""
+        """Context manager. Hold a name of a topology until the block ends; yield False if another block holds the name."""
         if self.held(topology, name):
             yield False
             return
@@ -25,5 +25,5 @@ class MemoryRunLocks:
             self.names -= {(topology, name)}
 
     def held(self, topology: str, name: str) -> bool:
-        """True while a block holds the name."""
+        """Return whether a block holds the name."""
         return (topology, name) in self.names

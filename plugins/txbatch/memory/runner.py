@@ -33,11 +33,11 @@ class MemoryJob:
     code: str = "in memory"
 
     def now(self) -> MemoryJob:
-        """Return the job itself: it has no file that may change."""
+        """Return the job itself: there is no file to change."""
         return self
 
     def loaded(self) -> Loaded:
-        """Return what it is made of."""
+        """Return the parts of the job."""
         return loaded(self.topology)
 
 

@@ -1,4 +1,4 @@
-"""What the ledger in memory stores: an immutable value for each row of its tables."""
+"""Values stored by the ledger in memory: an immutable value for each row of a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
 
 @dataclass(frozen=True, slots=True)
 class StoredTopology:
-    """A topology as it was registered: whose it is, what and how it reads, its streams' fields, what it keeps (R2, R22, R23)."""
+    """A registered topology: the owner, the sources, the streams' fields, the rules of retention (R2, R22, R23)."""
 
     job: str
     by_interval: bool
@@ -42,11 +42,11 @@ class StoredTopology:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid.
+    """A state: the owner, the definition, the rows by key, and contributions by key, position and txid.
 
-    `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
-    One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21). `aggregate`
-    says how its values are finished, `left` which windows have left it (R30), `pruned` of which positions rows have gone (R22).
+    `base` holds the folded contributions up to the txid `horizon`, with the last changing txid of each key (R22). A state
+    kept apart has rows in the other `database`; `applied_txid` is the last txid committed there (R21). `aggregate` finishes
+    the values. `left` names the windows that have left (R30), `pruned` the positions of removed rows (R22).
     """
 
     topology: str
@@ -62,11 +62,11 @@ class StoredState:
 
     @property
     def database(self) -> str | None:
-        """The other database that it is kept in."""
+        """The other database of a state kept apart."""
         return self.definition.database
 
     def based(self, key: Any) -> Partial | None:
-        """What was folded of a key; None: nothing."""
+        """Return the folded value of a key; None if nothing was folded."""
         return self.base[key].value if key in self.base else None
 
 
@@ -83,7 +83,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of a batch whose streams have watermarks: when it was planned, and what its commit wrote of event time (R25, R26).
+    """For a batch of streams with watermarks: the time of planning, and the commit's records of event time (R25, R26).
 
     A restate moves no watermark, and closes nothing.
     """
@@ -98,10 +98,10 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """A rebuild, the states that it counts, and the version of each position that they have (R23).
+    """A rebuild, the counted states, and the counted version of each position (R23).
 
-    `read` is by txid what it read of a version, and by which plan. Once it is `swapped`, that is the newest txid of the states in
-    whose place its own came, and `past` these, until they are `dropped`.
+    `read` holds, by txid, the plan and the read records of a version. After the swap, `swapped` is the newest txid of the
+    replaced states, and `past` holds the replaced states, until they are `dropped`.
     """
 
     rebuild: Rebuild
@@ -115,5 +115,5 @@ class Counting:
 
     @property
     def last(self) -> int:
-        """The version that was counted last: the newest; 0 before the first."""
+        """The last counted version: the newest; 0 before the first."""
         return max(self.versions.values(), default=0)

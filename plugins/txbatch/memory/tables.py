@@ -1,4 +1,4 @@
-"""The tables of the ledger in memory. Every stored value is immutable, so that a copy of the dictionaries is a snapshot."""
+"""The tables of the ledger in memory. Every stored value is immutable, and a copy of the dictionaries is a snapshot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from txbatch.memory.stored import Attempt, Counting, StoredState, StoredTopology
 
 @dataclass
 class Tables:
-    """Each field is a table of the ledger, by its primary key."""
+    """Each field is a table of the ledger, by primary key."""
 
     topologies: dict[str, StoredTopology] = field(default_factory=dict)
     states: dict[str, StoredState] = field(default_factory=dict)
@@ -62,18 +62,18 @@ class Tables:
     latest: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
     def copy(self) -> Tables:
-        """A snapshot: changes to it do not show here."""
+        """Return a snapshot: changes to the snapshot do not show in the original."""
         return Tables(**{name: dict(table) for name, table in vars(self).items()})
 
     # ---- reading
 
     def define(self, topology: Topology, job: str) -> None:
-        """Keep the definition; SchemaMismatch when its history is another's."""
+        """Keep the definition. Raise SchemaMismatch if the history is another topology's."""
         self.check_definition(topology, job)
         self.store_definition(topology, job, self.known(topology))
 
     def store_definition(self, topology: Topology, job: str, known: KnownTopology) -> None:
-        """Keep the definition, given what was known of the topology."""
+        """Keep the definition, given the known history of the topology."""
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(
             job,
@@ -86,33 +86,33 @@ class Tables:
         )
 
     def check_known(self, topology: str) -> None:
-        """UnknownName when there is no such topology."""
+        """Raise UnknownName if the topology is missing."""
         if topology not in self.topologies:
             raise UnknownName(f"no topology {topology!r} is known; register it first")
 
     def batch(self, topology: str, txid: int) -> Batch:
-        """One batch; UnknownName when there is none."""
+        """Return a batch; raise UnknownName if missing."""
         if (topology, txid) not in self.batches:
             raise UnknownName(f"topology {topology!r} has no txid {txid}")
         return self.batches[topology, txid]
 
     def batches_of(self, topology: str) -> list[Batch]:
-        """The batches of a topology, by txid."""
+        """Return the batches of a topology, by txid."""
         return [batch for (name, _), batch in sorted(self.batches.items()) if name == topology]
 
     def attempts_of(self, batch: Batch) -> list[Attempt]:
-        """The attempts of a batch, oldest first, but for those that retention has forgotten."""
+        """Return the attempts of a batch, oldest first, without attempts forgotten by retention."""
         ids = ((batch.topology, TransactionAttempt(batch.txid, number)) for number in range(1, batch.fence + 1))
         return [self.attempts[each] for each in ids if each in self.attempts]
 
     def newest_attempt(self, batch: Batch) -> Attempt:
-        """The newest attempt of a batch; UnknownName before the first."""
+        """Return the newest attempt of a batch; raise UnknownName before the first."""
         if (batch.topology, batch.attempt) not in self.attempts:
             raise UnknownName(f"{batch.topology}: txid {batch.txid} has no attempt yet; run emit_batch first")
         return self.attempts[batch.topology, batch.attempt]
 
     def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
-        """How things stand for each of these runs."""
+        """Return the head for each run."""
         batches = self.batches_of(topology)
         pending = tuple(batch for batch in batches if not batch.status.final)
         alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
@@ -128,12 +128,12 @@ class Tables:
         return [replace(head, own=self._own(topology, run)) for run in runs]
 
     def _own(self, topology: str, run: Run) -> Batch | None:
-        """The batch that a run finds again, which is not aborted."""
+        """Return the batch a run finds again, unless aborted."""
         own = [self.batch(topology, txid) for txid in self.batch_keys.get((topology, run.key), ())]
         return next((batch for batch in reversed(own) if batch.status is not BatchStatus.ABORTED), None)
 
     def offsets(self, topology: str) -> dict[str, dict[str, Metadata]]:
-        """The last committed range of each stream and partition."""
+        """Return the last committed range of each stream and partition."""
         found: dict[str, dict[str, Metadata]] = {}
         for (name, stream, partition), metadata in self.consumed.items():
             if name == topology:
@@ -141,36 +141,36 @@ class Tables:
         return found
 
     def overlapping(self, topology: str, interval: Interval) -> dict[int, Interval]:
-        """By txid, the intervals of batches, not aborted, that reach into this one; in the order of time."""
+        """Return, by txid, the intervals of batches, not aborted, overlapping an interval; in the order of time."""
         alive = {batch.txid for batch in self.batches_of(topology) if batch.status is not BatchStatus.ABORTED}
         taken = {txid: each for (name, txid), each in self.intervals.items() if name == topology and txid in alive}
         found = {txid: at for txid, at in taken.items() if at.start < interval.end and interval.start < at.end}
         return dict(sorted(found.items(), key=lambda each: each[1].start))
 
     def also_covering(self, batch: Batch) -> list[int]:
-        """Other txids, not aborted, that reach into this one's interval."""
+        """Return other txids, not aborted, overlapping the batch's interval."""
         interval = self.intervals.get((batch.topology, batch.txid))
         return sorted(self.overlapping(batch.topology, interval).keys() - {batch.txid}) if interval else []
 
     def open_before(self, topology: str, txid: int) -> int | None:
-        """The lowest txid below this one that is not final."""
+        """Return the lowest txid below `txid` that is not final."""
         lower = [batch.txid for batch in self.batches_of(topology) if batch.txid < txid and not batch.status.final]
         return min(lower, default=None)
 
     def newest_cut(self, topology: str) -> int:
-        """The highest committed txid below which nothing is open; 0: there is none. A skip may be above what is open (R16)."""
+        """Return the highest committed txid without open txids below; 0 if none. A skip may be above open batches (R16)."""
         batches = self.batches_of(topology)
         first_open = min((each.txid for each in batches if not each.status.final), default=len(batches) + 1)
         committed = (each.txid for each in batches if each.status is BatchStatus.COMMITTED)
         return max((txid for txid in committed if txid < first_open), default=0)
 
     def last_committed(self, topology: str) -> int | None:
-        """The highest committed txid that is no restate; None before the first."""
+        """Return the highest committed txid that is no restate; None before the first."""
         committed = (each for each in self.batches_of(topology) if each.status is BatchStatus.COMMITTED)
         return max((batch.txid for batch in committed if batch.kind is not BatchKind.RESTATE), default=None)
 
     def version(self, topology: str, txid: int) -> PositionVersion:
-        """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+        """Return the counting version of a txid's position; raise UnknownName if the txid is missing."""
         asked = self.batch(topology, txid)
         versions = [batch for batch in self.batches_of(topology) if batch.position == asked.position]
         counts = [each for each in versions if each.status is BatchStatus.COMMITTED and each.replaced_by is None]
@@ -183,11 +183,11 @@ class Tables:
         )
 
     def windows_left(self, topology: str) -> dict[str, Left]:
-        """Return by state which windows have left it, of those that some have (R30)."""
+        """Return, for each state that windows have left, the windows (R30)."""
         return {name: each.left for name, each in self.states.items() if each.topology == topology and each.left}
 
     def next_numbers(self, topology: str, streams: Collection[str]) -> dict[str, int]:
-        """Return the numbers of the next records of these streams, of those of which some are committed (R29)."""
+        """Return the numbers of the next records, for each stream with committed records (R29)."""
         found: dict[str, int] = {}
         for batch in self.batches_of(topology):
             if batch.status is BatchStatus.COMMITTED and batch.kind is BatchKind.ORDINARY:
@@ -197,7 +197,9 @@ class Tables:
         return found
 
     def rebuilt(self, batch: Batch) -> tuple[BatchPlan, ReadBy] | None:
-        """Return the plan by which the newest rebuild that has swapped counted a version, and what that read; None: none did."""
+        """Return the plan and the read records of a version in the newest swapped rebuild; None if no swapped rebuild read
+        it.
+        """
         swapped = [
             each
             for each in self.rebuilds.values()
@@ -206,7 +208,7 @@ class Tables:
         return swapped[-1].read.get(batch.txid) if swapped else None
 
     def read_by(self, batch: Batch) -> dict[str, dict[str, ReadPartition | None]]:
-        """What a final batch read of each partition; None: nothing."""
+        """Return the read records of a final batch by partition; None for an unread partition."""
         found: dict[str, dict[str, ReadPartition | None]] = {stream: {} for stream in batch.plan.streams}
         for (topology, stream, partition, txid), read in self.partitions.items():
             if (topology, txid) == (batch.topology, batch.txid):
@@ -214,30 +216,30 @@ class Tables:
         return found
 
     def run_of(self, batch: Batch, name: str) -> Run:
-        """The run of that name that looked after a batch."""
+        """Return the named run of a batch."""
         if batch.restate is not None:
             return Run(name, restate=batch.restate)
         interval = self.intervals.get((batch.topology, batch.txid))
         return Run(name, interval=interval, parameters=batch.plan.parameters)
 
     def states_apart(self, topology: str) -> list[tuple[str, str]]:
-        """Database and name of the states of a topology that are kept apart."""
+        """Return the database and the name of a topology's states kept apart."""
         own = ((name, state) for name, state in sorted(self.states.items()) if state.topology == topology)
         return [(state.database, name) for name, state in own if state.database is not None]
 
     def view(self, state: str, last: LastWriter) -> LedgerView:
-        """What is known of a state apart and of its last writer."""
+        """Return the ledger's view of a state apart and the state's last writer."""
         stored = self.states[state]
         wrote = self.attempts.get((stored.topology, last.attempt))
         return LedgerView(stored.applied_txid, last.token in (None, wrote and wrote.assignment.token))
 
     def check_definition(self, topology: Topology, job: str | None = None) -> None:
-        """SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise (R23)."""
+        """Raise SchemaMismatch if a known topology, or a state's name, is stored with another definition (R23)."""
         known = self.known(topology)
         check_definition(topology, job or known.job, known)
 
     def known(self, topology: Topology) -> KnownTopology:
-        """What is known of a topology, and of who has the names of its states."""
+        """Return the known history of a topology, and the owners of the states' names."""
         name = self.name_of(topology)
         stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
         alive = [batch for batch in self.batches_of(name) if batch.status is not BatchStatus.ABORTED]
@@ -259,13 +261,13 @@ class Tables:
         return found if name == topology.name else by_name(found, name, topology)
 
     def name_of(self, topology: Topology) -> str:
-        """The name by which the history of a topology is known: its own, or the one that it had."""
+        """Return the name for a topology's history: the present name, or the former name."""
         own = any(state.topology == topology.name for state in self.states.values())
         had = topology.was is not None and not own and bool(self.batches_of(topology.was))
         return topology.was if had and topology.was else topology.name
 
     def _counted(self, batch: Batch) -> Collection[str]:
-        """The states that a committed batch counted, or that were counted of it in the newest rebuild that has swapped."""
+        """Return the states counted by a committed batch, or by the newest swapped rebuild of the batch."""
         for each in reversed(self.rebuilds.values()):
             if each.rebuild.topology == batch.topology and each.swapped is not None and batch.position in each.versions:
                 return each.states
@@ -275,12 +277,12 @@ class Tables:
     # ---- writing
 
     def set_applied_apart(self, states: Sequence[str], txid: int) -> None:
-        """The ledger knows now that this txid is in these states apart."""
+        """Note for the ledger that states apart have a txid."""
         for name in states:
             self.states[name] = replace(self.states[name], applied_txid=txid)
 
     def ensure_state(self, topology: str, aggregate: PersistentAggregate) -> bool:
-        """Make room for a state; whether it is new here. What is there has been compared by `check_definition`."""
+        """Make room for a state; return whether the state is new. `check_definition` has compared a known state."""
         name, definition = aggregate.state.name, state_definition(aggregate)
         stored = self.states.get(name)
         if stored is None:
@@ -296,19 +298,19 @@ class Tables:
         self.batch_keys[at] = (*self.batch_keys.get(at, ()), batch.txid)
 
     def supersede_attempts(self, batch: Batch) -> None:
-        """Older attempts of the txid are over."""
+        """Mark older attempts at the txid as over."""
         for attempt in self.attempts_of(batch):
             if attempt.status in ("emitting", "emitted"):
                 self.attempts[batch.topology, attempt.assignment.attempt] = replace(attempt, status="superseded")
 
     def abort(self, batch: Batch) -> Batch:
-        """The batch's records are free."""
+        """Free the batch's records."""
         self.supersede_attempts(batch)
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.ABORTED)
         return self.batches[batch.topology, batch.txid]
 
     def give_up(self, batch: Batch, why: str, *, found_by_run: bool) -> Batch:
-        """A txid of its own for records that are given up: they count as read (R16). `found_by_run`: by whoever had the batch."""
+        """Give up records by a new txid: the records count as read (R16). `found_by_run`: the batch's runs find the txid."""
         txid = decisions.next_txid([each.txid for each in self.batches_of(batch.topology)])
         skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=one_line(why))
         given_up = replace(skip, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
@@ -325,12 +327,12 @@ class Tables:
         return given_up
 
     def take_place(self, batch: Batch) -> None:
-        """A restate counts in the place of the version that counts now (R17)."""
+        """Let a restate count in place of the position's counting version (R17)."""
         current = self.version(batch.topology, batch.position).current
         self.batches[batch.topology, current.txid] = replace(current, replaced_by=batch.txid)
 
     def record(self, batch: Batch, manifest: Manifest) -> Batch:
-        """What was read, where the next batch starts, and that the batch is final."""
+        """Record the read records and the start of the next batch, and make the batch final."""
         carried = batch.plan.partitioned
         for stream, plan in batch.plan.streams.items():
             for partition, range_ in {**dict.fromkeys(plan.unreadable), **plan.ranges}.items():

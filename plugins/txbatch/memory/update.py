@@ -22,7 +22,7 @@ from txbatch.memory.tables import Tables
 def apply(
     tables: Tables, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], batch: Batch, expected: int
 ) -> None:
-    """R9 for the partials of one state, R17 for those of a restate; Incomplete unless there are as many as `expected`."""
+    """Apply R9 to a state's partials, R17 to a restate's. Raise Incomplete unless the number of partials is `expected`."""
     name = aggregate.state.name
     if len(partials) != expected:
         raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
@@ -50,7 +50,7 @@ def apply(
 def _folded_again(
     tables: Tables, aggregate: PersistentAggregate, stored: StoredState, batch: Batch
 ) -> dict[Any, Change]:
-    """What becomes of each key of a restate and of the version that it replaced: the fold takes the place of the value."""
+    """Return the change of each key of a restate and the replaced version: the fold replaces the value."""
     both = {batch.txid, *(each.txid for each in tables.batches_of(batch.topology) if each.replaced_by == batch.txid)}
     changed = {key for key, _, txid in stored.contributions if txid in both}
     found: dict[Any, list[Contribution]] = {key: [] for key in changed}
@@ -67,7 +67,9 @@ def _folded_again(
 def _counting(
     aggregate: PersistentAggregate, stored: StateDefinition, partials: Sequence[tuple[Any, Partial]], batch: Batch
 ) -> Sequence[tuple[Any, Partial]]:
-    """The partials of a batch without what joined after its position: null, or nothing where the whole state did (R23)."""
+    """Return a batch's partials without later columns: null for a column that joined after the position, nothing for a state
+    (R23).
+    """
     if batch.position < stored.joined:
         return []
     gone = stored.uncounted(aggregate, batch.position)

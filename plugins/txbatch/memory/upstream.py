@@ -1,4 +1,4 @@
-"""States as sources of other topologies, in memory. Compare `postgres.upstream.upstream`: the same decisions, on dictionaries."""
+"""States as sources of other topologies, in memory. Compare `postgres.upstream.upstream`: equal decisions, on dictionaries."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Ledger(Protocol):
-    """What is asked of the ledger in memory. `memory.ledger` has it."""
+    """The part of the ledger in memory needed here; `memory.ledger` implements the protocol."""
 
     uuid: str
     jobs: Jobs
@@ -78,19 +78,21 @@ class MemoryUpstream:
     ledger: Ledger
 
     def known(self, state: str) -> UpstreamState:
-        """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+        """Return how far a state is. Raise UnknownName if the state is missing, TerminalError if the state's past is not
+        kept.
+        """
         with self.ledger.transaction() as tables:
             found = known(tables, state, self.ledger.uuid)
             check_merged(state, found.topology, tables.states[state].definition.columns, self.ledger.jobs)
             return found
 
     def readers(self) -> Sequence[UpstreamReader]:
-        """Return all streams that read a state."""
+        """Return all streams from states."""
         with self.ledger.transaction() as tables:
             return readers(tables)
 
     def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        """Return these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
+        """Return the columns of changes in a range of cuts, a row per key. Raise RecordsGone for a cut no longer kept."""
         with self.ledger.transaction() as tables:
             found = known(tables, state, self.ledger.uuid)
             check_same(found, range_)
@@ -101,13 +103,13 @@ class MemoryUpstream:
             return [tuple(row[name] for name in columns) for row in changed]
 
     def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
-        """Return the batches that closed windows of a state, of those of a range; by their txids."""
+        """Return the batches of a range that closed windows of a state, by txid."""
         with self.ledger.transaction() as tables:
             found = known(tables, state, self.ledger.uuid)
             return [closing for closing, _ in closings_of_range(found, range_, _closings(tables, found))]
 
     def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        """Return these columns of the windows that a range of cuts closed, as of their closing."""
+        """Return columns of the windows closed in a range of cuts, as of the closing."""
         with self.ledger.transaction() as tables:
             found = known(tables, state, self.ledger.uuid)
             check_same(found, range_)
@@ -117,19 +119,19 @@ class MemoryUpstream:
             return [tuple(row[name] for name in columns) for row in _closed(tables, found, range_, columns)]
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
-        """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
+        """Return the first cut with something closed in a session still open at the range's end; None if there is none."""
         with self.ledger.transaction() as tables:
             return _reopened(tables, known(tables, state, self.ledger.uuid), range_)
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
-        """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+        """Return a state's columns as of a cut, each with the aggregated field, nothing for a key."""
         with self.ledger.transaction() as tables:
             stored = _stored(tables, known(tables, state, self.ledger.uuid), txid) if txid else tables.states[state]
             columns = stored.definition.columns if stored else {"keys": (), "aggregates": {}}
             return shown_columns(columns)
 
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        """Return these columns of a state as of a cut, a row per key."""
+        """Return columns of a state as of a cut, a row per key."""
         with self.ledger.transaction() as tables:
             stored, found = _generation(tables, known(tables, state, self.ledger.uuid), txid)
             keys = _shown(stored)[0] if stored else ()
@@ -141,7 +143,7 @@ class MemoryUpstream:
             return [tuple(row[name] for name in columns) for row in named]
 
     def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
-        """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
+        """Return the positions counted, or counted again, after a txid, each with the last counting txid; sorted by txid."""
         with self.ledger.transaction() as tables:
             found = {
                 each.position: each.txid
@@ -151,7 +153,7 @@ class MemoryUpstream:
             return sorted(found.items(), key=lambda each: each[1])
 
     def counted_in_left(self, state: str, range_: Metadata) -> int | None:
-        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+        """Return the first txid of a range that may have counted in windows brought back by a rebuild; None if there is none."""
         with self.ledger.transaction() as tables:
             replaced = replaced_with(known(tables, state, self.ledger.uuid), range_["start"])
             left = replaced and tables.rebuilds[replaced.rebuild].past[state].left
@@ -164,7 +166,7 @@ class MemoryUpstream:
             return next((each.txid for each in since if left and may_count_in(each.plan, left)), None)
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        """Return these columns of the records that a state keeps of a position, as they are now."""
+        """Return columns of the records kept by a state for a position, as of now."""
         with self.ledger.transaction() as tables:
             stored = tables.states[state]
             at = [_shown(stored)[1].index(name) for name in columns]
@@ -173,7 +175,7 @@ class MemoryUpstream:
 
 
 def known(tables: Tables, state: str, made: str) -> UpstreamState:
-    """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+    """Return how far a state is. Raise UnknownName if the state is missing, TerminalError if the state's past is not kept."""
     stored = tables.states.get(state)
     if stored is None:
         raise UnknownName(f"no state {state!r} is known: run the job that makes it first")
@@ -209,7 +211,7 @@ def _left(stored: StoredState) -> tuple[str, int] | None:
 
 
 def readers(tables: Tables) -> list[UpstreamReader]:
-    """Return all streams that read a state, with the cuts that each needs."""
+    """Return all streams from states, with the cuts each stream needs."""
     found = []
     for topology, stored in tables.topologies.items():
         for stream, identity in stored.source.items():
@@ -224,14 +226,14 @@ def readers(tables: Tables) -> list[UpstreamReader]:
 
 
 def _needs(tables: Tables, topology: str, stream: str) -> Iterator[int]:
-    """Yield where a stream is, and what its open batches read."""
+    """Yield the place of a stream, and the ranges of the stream's open batches."""
     yield from (asked_next(range_) for range_ in tables.offsets(topology).get(stream, {}).values())
     for range_ in _open_ranges(tables, topology, stream):
         yield from (asked_since(range_), asked_next(range_), range_["start"], range_["end"])
 
 
 def _open_ranges(tables: Tables, topology: str, stream: str) -> Iterator[Metadata]:
-    """Yield what open batches read of a stream."""
+    """Yield the ranges open batches read of a stream."""
     for batch in tables.batches_of(topology):
         if not batch.status.final and stream in batch.plan.streams:
             yield from batch.plan.streams[stream].ranges.values()
@@ -243,7 +245,7 @@ def _shown(stored: StoredState) -> tuple[list[str], list[str]]:
 
 
 def _changed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dict[str, Any]]:
-    """Yield what changed between the two cuts of a range, each of the generation that has it."""
+    """Yield the changes between the two cuts of a range, each cut taken from the cut's generation."""
     start, end = range_["start"], range_["end"]
     (earlier, old), (later, new) = (_generation(tables, of, txid) for txid in (start, end))
     keys, values = _shown(later or tables.states[of.state])
@@ -271,7 +273,7 @@ def _changes_columns(tables: Tables, of: UpstreamState, range_: Metadata) -> lis
 
 
 def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
-    """Return all batches that closed windows of a state; by their txids."""
+    """Return all batches that closed windows of a state, by txid."""
     found = (
         Closing(txid, *times.closed[of.state], (times.closed_to or {})[of.state])
         for (topology, txid), times in tables.times.items()
@@ -281,7 +283,7 @@ def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
 
 
 def _closed(tables: Tables, of: UpstreamState, range_: Metadata, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the windows that a range closed, each as of the cut that says what it was then; SchemaMismatch for a column."""
+    """Yield the windows closed in a range, each as of the cut after the closing. Raise SchemaMismatch for an unknown column."""
     for closing, cut in closings_of_range(of, range_, _closings(tables, of)):
         stored, found = _generation(tables, of, cut)
         if stored is None:
@@ -306,7 +308,7 @@ def _closed(tables: Tables, of: UpstreamState, range_: Metadata, columns: Sequen
 
 
 def _reopened(tables: Tables, of: UpstreamState, range_: Metadata) -> int | None:
-    """Return the first cut, from where a range asks, as of which something was closed in a session that is open at its end."""
+    """Return the first cut, from a range's start, with something closed in a session still open at the range's end."""
     (*_, (closing, _)), end = closings_of_range(of, range_, _closings(tables, of)), range_["end"]
     stored, found = _generation(tables, of, end)
     if stored is None or cast("PersistentAggregate", stored.aggregate).sessions is None:
@@ -321,7 +323,7 @@ def _reopened(tables: Tables, of: UpstreamState, range_: Metadata) -> int | None
 
 
 def _columns_of_closed(stored: StoredState) -> tuple[str, ...]:
-    """Return the columns of a state's windows once they are closed; none where none of them closes."""
+    """Return the columns of a state's closed windows; none if no window closes."""
     aggregate = cast("PersistentAggregate", stored.aggregate)
     if aggregate.window is None or not aggregate.closes:
         return ()
@@ -334,13 +336,13 @@ def _columns_of_closed(stored: StoredState) -> tuple[str, ...]:
 def _generation(
     tables: Tables, of: UpstreamState, txid: int
 ) -> tuple[StoredState | None, dict[Any, tuple[dict[str, Any] | None, int]]]:
-    """Return the state that has a cut, and by key what it showed then: values, None for none, and the txid."""
+    """Return the state that has a cut, and, by key, the values shown at the cut, None for a missing key, and the txid."""
     stored = _stored(tables, of, txid) if txid else None
     return (None, {}) if stored is None else (stored, dict(_as_of(tables, stored, txid)))
 
 
 def _stored(tables: Tables, of: UpstreamState, txid: int) -> StoredState | None:
-    """Return the state in the generation that has a cut; None where that did not have it."""
+    """Return the state in a cut's generation; None if the generation did not have the state."""
     replaced = replaced_with(of, txid)
     return (tables.states if replaced is None else tables.rebuilds[replaced.rebuild].past).get(of.state)
 

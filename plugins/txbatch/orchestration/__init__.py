@@ -1,11 +1,11 @@
-"""Airflow's words become ours: `topology_dag()` makes a DAG of a job file, `topology_asset()` is what it updates.
+"""DAGs for Airflow. `topology_dag()` makes a DAG from a job file; `topology_asset()` is the asset updated by the DAG.
 
-`verify_dag()` makes the one that verifies what is committed, `rebuild_dag()` the one that counts all of it again,
-`gc_dag()` the one that folds what need not be kept; `open_reports()` reads what was counted, in a task of Airflow.
+`verify_dag()` makes a DAG to verify committed batches, `rebuild_dag()` a DAG to count all batches again, `gc_dag()` a DAG
+to fold old contributions. `open_reports()` reads the counted results in a task of Airflow.
 
 Read `dag`, `operators`, `airflow`, `hook`, `submit_hook` in this order. Waiting: `waiting`, `trigger`. Intervals:
-`schedules`, `intervals`. What a run's form asks for: `catching_up`, `restating`. Other DAGs: `verify`, `rebuild`,
-`retention`. What people see: `doc`, `result`. `dag_bag` loads DAG files as Airflow does.
+`schedules`, `intervals`. Fields of a run's form: `catching_up`, `restating`. Other DAGs: `verify`, `rebuild`, `retention`.
+Texts for people: `doc`, `result`. `dag_bag` loads DAG files just like Airflow.
 """
 
 from txbatch.fit import check_fit, check_version
@@ -13,7 +13,7 @@ from txbatch.fit import check_fit, check_version
 try:
     from airflow import __version__
 
-    check_version("airflow", "apache-airflow", __version__)  # it is at hand: asking for what is installed takes longer
+    check_version("airflow", "apache-airflow", __version__)  # already imported; reading the metadata is slower
     from txbatch.orchestration.airflow import open_reports
     from txbatch.orchestration.dag import topology_asset, topology_dag
     from txbatch.orchestration.rebuild import rebuild_dag

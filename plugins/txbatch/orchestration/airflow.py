@@ -1,4 +1,4 @@
-"""What Airflow knows, in our words: the run of a task, settings from connections, and our errors in Airflow's."""
+"""Translate between Airflow and txbatch: the run of a task, settings from connections, and errors of txbatch for Airflow."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
-# A batch is held this long between two tasks of its run; emit_batch and waits renew it. Others adopt it afterwards.
+# Seconds of a batch's lease between two tasks of its run; emit_batch and waits renew the lease. Later, other runs adopt.
 AIRFLOW_LEASE_SECONDS = 900
-# What the extra of a connection of the type postgres says to Airflow's own hook: no options of libpq.
+# Names in the extra of a connection of the type postgres for Airflow's own hook: no options of libpq.
 _AIRFLOWS_OWN = {
     *("cursor", "iam", "redshift", "redshift-serverless", "cluster-identifier", "workgroup-name", "region_name"),
     *("aws_conn_id", "azure_conn_id", "sqlalchemy_scheme", "sqlalchemy_query", "enable_log_db_messages"),
@@ -40,7 +40,7 @@ LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode
 
 
 def run_of(topology: Topology, context: Context) -> Run:
-    """The run a task belongs to: the same in every retry and clear, with those of its params that choose data (R2)."""
+    """Return the run of a task, the same in every retry and clear, with all parameters that choose data (R2)."""
     dag_run, params = context["dag_run"], context["params"]
     name = f"airflow:{dag_run.dag_id}:{dag_run.run_id}"
     interval = _interval(dag_run, context.get("dag")) if topology.by_interval else None
@@ -58,7 +58,7 @@ def _interval(dag_run: object, dag: DAG | None) -> Interval | None:
 
 
 def open_steps(job: Job) -> Steps:
-    """Return the steps of a job on the database of this Airflow."""
+    """Return the steps of a job on this Airflow's database."""
     from txbatch import settings, wiring
 
     ready = settings.ensure_database(resolve_settings())
@@ -66,7 +66,9 @@ def open_steps(job: Job) -> Steps:
 
 
 def resolve_settings() -> Settings:
-    """Return the settings of a task: TXBATCH_DATABASE_URL, else the connection `txbatch`, else the embedded PostgreSQL."""
+    """Return the settings of a task. The database is from TXBATCH_DATABASE_URL, the connection `txbatch`, or the
+    embedded PostgreSQL.
+    """
     from txbatch import settings
 
     url = None if os.environ.get("TXBATCH_DATABASE_URL") else _connection_url(DATABASE_CONN_ID)
@@ -74,7 +76,7 @@ def resolve_settings() -> Settings:
 
 
 def open_reports() -> Reports:
-    """Return the reports of this Airflow's database, for a task: TXBATCH_DATABASE_URL, else the connection `txbatch`."""
+    """Return the reports of this Airflow's database, for a task, from TXBATCH_DATABASE_URL or the connection `txbatch`."""
     from txbatch import settings
     from txbatch.reports import Reports
 
@@ -89,7 +91,7 @@ def _connection_url(conn_id: str) -> str | None:
 
 
 async def open_ledger() -> PostgresLedger:
-    """Return the ledger of this Airflow, for a trigger: in its process connections can only be asked for asynchronously."""
+    """Return the ledger of this Airflow, for a trigger: the triggerer can only read connections asynchronously."""
     from txbatch import settings
     from txbatch.postgres.database.engine import connect
     from txbatch.postgres.ledger import PostgresLedger
@@ -104,7 +106,9 @@ async def open_ledger() -> PostgresLedger:
 
 
 def url_of(connection: Connection) -> str:
-    """Return a connection's URL; DefinitionError where it is none, or names no server: libpq would take the one it finds."""
+    """Return a connection's URL. Raise DefinitionError if the URL is invalid or names no server: libpq would use any
+    server found.
+    """
     from sqlalchemy import URL
 
     from txbatch.postgres.database.url import parse, with_hosts
@@ -131,8 +135,10 @@ def url_of(connection: Connection) -> str:
 
 
 def _options(extra: Mapping[str, Any], what: str) -> dict[str, str]:
-    """Return what a connection's extra says to libpq. DefinitionError for what Airflow's own hook does and txbatch does not."""
-    if "__extra__" in extra:  # in which Airflow keeps what is no flat mapping
+    """Return the options for libpq in a connection's extra. Raise DefinitionError for an option that only Airflow's own
+    hook supports.
+    """
+    if "__extra__" in extra:  # Airflow keeps nested mappings under this name
         return _options(_kept(extra["__extra__"], what) | {k: v for k, v in extra.items() if k != "__extra__"}, what)
     if str(extra.get("iam") or "false").lower() != "false":
         raise InvalidSetting(f"{what} has iam: only Airflow's own hook asks a cloud for a password; give it a password")
@@ -148,7 +154,7 @@ def _kept(given: object, what: str) -> dict[str, Any]:
 
 
 def ensure_spark_connection(conn_id: str) -> None:
-    """Make this machine the Spark master of a connection that there is not: Airflow's hook would assume YARN."""
+    """Use this machine as the Spark master of a missing connection: Airflow's hook would assume YARN."""
     try:
         BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
@@ -156,21 +162,21 @@ def ensure_spark_connection(conn_id: str) -> None:
 
 
 def spark_master(conn_id: str) -> str:
-    """Return the Spark master of a connection, which there must be."""
+    """Return the Spark master of an existing connection."""
     connection = BaseHook.get_connection(conn_id)
     return f"{connection.host}:{connection.port}" if connection.port else str(connection.host)
 
 
 @contextmanager
 def failing_as_airflow(context: Context) -> Iterator[None]:
-    """Context manager. Turn an error that no retry helps into one that fails the task at once; Airflow retries all others.
+    """Context manager. If a retry cannot help, fail the task at once; Airflow retries after all other errors.
 
-    Either is told, for the note of a run that has failed.
+    Every TxbatchError is also left for the note of the failed run.
     """
     try:
         yield
     except TxbatchError as error:
-        with suppress(Exception):  # the error counts, whether or not it can be told
+        with suppress(Exception):  # the error is raised even if the note fails
             result.tell(context, f"failed: {error}")
         if isinstance(error, TerminalError):
             raise AirflowFailException(str(error)) from error

@@ -1,6 +1,7 @@
-"""A DAG run that catches up: it brings many batches to their commits in one Spark application, as `txbatch run` does.
+"""A DAG run that catches up: bring many batches to their commits in one Spark application, just like `txbatch run`.
 
-Each batch is a run of its own for the ledger, named after the DAG run and a number: whichever task or try asks finds the same.
+To the ledger each batch is a run of its own, named after the DAG run and a number: every task and every try finds the same
+runs.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 CATCH_UP_PARAM = "catch_up"
 _HOW = "2013-01-03/2013-01-05"
-# How old the note of a run that is marked failed may be.
+# The maximum age of the note if somebody marks the run failed.
 _NOTED_SECONDS = 1.0
 
 
 def params(topology: Topology) -> dict[str, Param]:
-    """Return the form's field; none where the topology has a parameter of this name."""
+    """Return the form's field; none if the topology has a parameter of the same name."""
     if CATCH_UP_PARAM in topology.parameters:
         return {}
     if not topology.by_interval:
@@ -49,7 +50,7 @@ def params(topology: Topology) -> dict[str, Param]:
 
 
 def asks(topology: Topology, context: Context) -> bool:
-    """Whether the run catches up, and does nothing else. DefinitionError where its form asks to count something again, too."""
+    """True if the run only catches up. Raise DefinitionError if the form also asks to count batches again."""
     given = context["params"].get(CATCH_UP_PARAM)
     if CATCH_UP_PARAM in topology.parameters or given in (None, False) or not str(given).strip():
         return False
@@ -61,7 +62,7 @@ def asks(topology: Topology, context: Context) -> bool:
 
 
 def check_interval(topology: Topology, run: Run) -> None:
-    """DefinitionError for a run that does not catch up and has no interval, where the topology reads by time."""
+    """Raise DefinitionError if the topology reads by time, but the run neither catches up nor has an interval."""
     if topology.by_interval and run.interval is None:
         many = (
             "" if CATCH_UP_PARAM in topology.parameters else f", or to count many intervals write {_HOW} into Catch up"
@@ -72,13 +73,13 @@ def check_interval(topology: Topology, run: Run) -> None:
 
 
 def run(topology: Topology, context: Context) -> Run:
-    """Return the run that all batches belong to."""
+    """Return the parent run of all batches."""
     return replace(run_of(topology, context), interval=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How far a run catches up: the intervals to count, None: until nothing is new; and what is said of those left out.
+    """The intervals to count; None: until nothing is new. `left_out` is a text about intervals left out.
 
     >>> print(Asked())
     until nothing is new
@@ -94,12 +95,12 @@ class Asked:
         return self.with_left_out(f"{how_many(many, 'interval')}, {whole}")
 
     def with_left_out(self, line: str) -> str:
-        """Add to a line what is said of the intervals that are left out."""
+        """Add the text about intervals left out to a line."""
         return f"{line}; {self.left_out}" if self.left_out else line
 
 
 def asked(topology: Topology, context: Context) -> Asked:
-    """Return what the form asks for, within the DAG's dates. DefinitionError for what it cannot mean."""
+    """Return the request in the form, limited to the DAG's dates. Raise DefinitionError for an invalid request."""
     if not topology.by_interval:
         return Asked()
     given, dag = str(context["params"][CATCH_UP_PARAM]).strip(), context["dag"]
@@ -113,22 +114,22 @@ def asked(topology: Topology, context: Context) -> Asked:
 
 
 def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
-    """Return the run of the first interval that has no batch yet, as its source is not ready for it."""
+    """Return the run of the first interval without a batch, because its source is not ready."""
     owns = _batches(steps, run, asked)
     return next((replace(run, interval=each) for each, own in zip(asked, owns, strict=True) if own is None), None)
 
 
 def _batches(steps: Steps, run: Run, asked: Sequence[Interval]) -> list[Batch | None]:
-    """Return the batch of each interval, whoever planned it; None for none."""
+    """Return the batch of each interval, planned by any run; None for an interval without a batch."""
     runs = [replace(run, interval=each) for each in asked]
     return [head.own for head in steps.ledger.heads(steps.job.topology.name, runs)] if runs else []
 
 
 def to_announce(steps: Steps, run: Run, asked: Sequence[Interval]) -> Sequence[Mapping[str, Any]]:
-    """Return the rows of `report.batches` that the run announces, in the order of their txids.
+    """Return the rows of `report.batches` to announce by the run, ordered by txid.
 
-    They are those that it brought to their commits, also when others had planned them; and those of its intervals that others
-    committed and did not come to announce.
+    These are all batches committed by the run, also if planned by another run, and all batches of the run's intervals
+    committed by another run and not announced yet.
     """
     from txbatch.wiring import reader_beside
 
@@ -140,7 +141,9 @@ def to_announce(steps: Steps, run: Run, asked: Sequence[Interval]) -> Sequence[M
 
 
 def noted(steps: Steps, run: Run, asked: Sequence[Interval] | None, note: Callable[[str], None]) -> Tell:
-    """Note how far the run is, and return what notes it again as it goes on: what one that is marked failed has as its note."""
+    """Note the progress of the run, and return a function to note later progress. The note stays if somebody marks the
+    run failed.
+    """
     from txbatch.run.progress import Progress, now_and_then
 
     before = _committed(steps, run, asked)
@@ -155,14 +158,14 @@ def noted(steps: Steps, run: Run, asked: Sequence[Interval] | None, note: Callab
 
 
 def _committed(steps: Steps, run: Run, asked: Sequence[Interval] | None) -> int:
-    """Return how many batches of the run's are committed: of its intervals whoever did that, else by the run itself."""
+    """Return the number of the run's committed batches: with intervals, committed by any run; without, by this run."""
     if asked is None:
         return len(steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}"))
     return sum(own is not None and own.status is BatchStatus.COMMITTED for own in _batches(steps, run, asked))
 
 
 def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
-    """Say what rows of `report.batches`, in the order of their txids, came to: one of them as of any run."""
+    """Describe rows of `report.batches`, ordered by txid, in a line. A single row is described like a single run."""
     if len(rows) == 1:
         return result.committed(rows[0], zone)
     of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}

@@ -26,7 +26,7 @@ from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_
 _MINUTE = timedelta(minutes=1)
 _EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
-# What a DAG beside that of a topology is, where its file says nothing else.
+# Default arguments of a DAG that verifies, rebuilds or folds.
 BESIDE = {"catchup": False, "max_active_runs": 1, "tags": ["txbatch"]}
 TURN_TIMEOUT = timedelta(hours=6)
 READY_TIMEOUT = timedelta(hours=6)
@@ -45,21 +45,22 @@ def topology_dag(
     default_args: dict[str, Any] | None = None,
     **dag_arguments: Any,
 ) -> DAG:
-    """The DAG `initialize_transaction` → `emit_batch` → `commit` → `success` of a job file.
+    """Return the DAG `initialize_transaction` → `emit_batch` → `commit` → `success` of a job file.
 
-    `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is how long a
-    run may wait for the batches before its own (R6), `ready_timeout` how long for a source that reads by time and is not
-    ready, which is asked every `ask_again` (R4); the form that triggers a run can say otherwise. With `coalesce` one Spark
-    application, in client mode, emits all batches that are planned, one after the other, instead of one application each
-    in parallel: for many small batches, where the topology's `max_pending` lets several be planned. `emit_batch` holds further
-    arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), also for `commit`, which emits what it
-    has to plan anew or to adopt; `dag_arguments` are those of DAG (start_date, end_date, catchup, params, tags, ...).
+    `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is the longest
+    wait for the batches before the run's own (R6). `ready_timeout` is the longest wait for a source that reads by time and
+    is not ready; the source is asked every `ask_again` (R4). The form of a run can change all three. With `coalesce`, one
+    Spark application, in client mode, emits all planned batches one after the other, instead of one application each in
+    parallel: for many small batches, if the topology's `max_pending` allows several planned batches. `emit_batch` holds
+    further arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), also for `commit`, because
+    `commit` emits batches planned anew or adopted. `dag_arguments` are arguments of DAG (start_date, end_date, catchup,
+    params, tags, ...).
 
-    Raises DefinitionError, which Airflow shows as an import error of the DAG file.
+    Raise DefinitionError, shown by Airflow as an import error of the DAG file.
     """
     _refuse_placeholders(dag_arguments)
-    # The caller is the DAG file: Airflow tells its path nowhere while it is parsed, and an argument for it would be one more
-    # line to get wrong in each. So nothing may be put between the DAG file and this function.
+    # The caller must be the DAG file, with no function in between: Airflow gives its path nowhere while parsing, and an argument
+    # with the path would be one more line to get wrong in each DAG file.
     dag_file = Path(sys._getframe(1).f_globals["__file__"])
     loaded = load_job(job, root_of(job, dag_file))
     name = loaded.topology.name
@@ -86,7 +87,7 @@ def topology_dag(
 
 
 def _refuse_placeholders(arguments: dict[str, Any]) -> None:
-    """DefinitionError for an argument copied as `...`; Airflow's own complaint names neither the argument nor the line."""
+    """Raise DefinitionError for an argument copied as `...`: Airflow's own error names neither the argument nor the line."""
     for name, value in arguments.items():
         if value is ...:
             raise InvalidArgument(
@@ -95,15 +96,15 @@ def _refuse_placeholders(arguments: dict[str, Any]) -> None:
 
 
 def topology_asset(topology: str) -> Asset:
-    """The asset whose events say that a batch is committed: `extra` has `topology` and `txid`.
+    """Return the asset of a topology. Each event announces a committed batch: `extra` has `topology` and `txid`.
 
-    An event is a hint and may come twice or together with others: work once per txid.
+    An event is a hint, and may come twice or together with other events: work once per txid.
     """
     return Asset(name=topology, uri=f"txbatch://{topology}")
 
 
 def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_again: timedelta) -> dict[str, Param]:
-    """The parameters of every run that say how long it waits. They choose no data."""
+    """Return the parameters for the longest waits of a run. They choose no data."""
     turn = "How long this run may wait for the batches before its own, before it fails. It chooses no data."
     params = {
         TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for its turn", turn)
@@ -123,7 +124,7 @@ def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_agai
 
 
 def _choosing(name: str) -> Param:
-    """A parameter that a spout declares, where the DAG file does not say more of it: a text, or nothing."""
+    """Return the default parameter for a name declared by a spout: a text, or None."""
     return Param(None, type=["null", "string"], maxLength=LENGTH_MAX, title=name, description=CHOOSES_DATA)
 
 
@@ -134,7 +135,7 @@ def _positive(default: float, maximum: float, title: str, description: str) -> P
 
 
 def root_of(job: str, dag_file: Path) -> Path:
-    """The nearest folder above the DAG file from which the job's path leads to a file."""
+    """Return the nearest folder above the DAG file from which the job's path leads to a file."""
     for folder in dag_file.resolve().parents:
         if (folder / job).is_file():
             return folder

@@ -1,6 +1,6 @@
-"""Loads the DAG files of a folder as Airflow's DAG processor does, and prints by file what kept one from loading.
+"""Load the DAG files of a folder just like Airflow's DAG processor, and print all import errors by file.
 
-`python -m txbatch.orchestration.dag_bag FOLDER`, in a process of its own: a DAG file may do anything.
+Run `python -m txbatch.orchestration.dag_bag FOLDER` in a process of its own: a DAG file may do anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ except ImportError:  # Airflow 3.1
 
 
 def main(folder: str) -> None:
-    """Print one line of JSON, the last one."""
+    """Print the result in the last line, in JSON."""
     bag = BundleDagBag(dag_folder=folder, bundle_path=Path(folder), **_NAMED)
     found = {"dags": sorted(bag.dags), "errors": dict(bag.import_errors)}
     print(f"\n{json.dumps(found)}")

@@ -1,4 +1,4 @@
-"""The page that Airflow shows beside a DAG: what is guaranteed, in which order, and what the run's form asks for."""
+"""The page shown by Airflow beside a DAG: the guarantees, the order of commits, and the fields of the run's form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from txbatch.launch.job_file import Job
 from txbatch.orchestration import catching_up, restating
 from txbatch.orchestration.result import zone_of
 
-# What the form says of a parameter for which the DAG file has no words of its own.
+# The description of a parameter without a description in the DAG file.
 CHOOSES_DATA = (
     "Chooses the data of this run: stored with its batch, which every retry and clear meets again. "
     "A run that has a batch is refused with another value."
@@ -44,13 +44,13 @@ _AGAIN = (
 
 
 def describe(job: Job) -> str | None:
-    """Return the first line of the job file's docstring, or None: Airflow's list of DAGs has one line for each."""
+    """Return the first line of the job file's docstring, or None. Airflow's list of DAGs shows one line for each DAG."""
     docstring = ast.get_docstring(ast.parse(job.path.read_bytes()))
     return docstring.partition("\n")[0] if docstring else None
 
 
 def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedule: object = None) -> str:
-    """The doc_md of a topology's DAG, in Markdown; `schedule` is the DAG's."""
+    """Return the doc_md of a topology's DAG, in Markdown. `schedule` is the DAG's."""
     topology = job.topology
     parts = [
         f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction: however often it is retried, cleared or "
@@ -68,7 +68,7 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
 
 
 def _guarantees(topology: Topology) -> str:
-    """The guarantee matrix of this topology (R11): of merged streams the weakest kind counts."""
+    """Return the guarantee matrix of this topology (R11). Of merged streams, the weakest kind counts."""
     lines = ["| state | guarantee | from the stream |", "|---|---|---|"]
     for aggregate, row in zip(topology.aggregates, guarantees(topology), strict=True):
         kept = f", in `{aggregate.state.database}`" if aggregate.state.database else ""
@@ -79,7 +79,7 @@ def _guarantees(topology: Topology) -> str:
 
 
 def _per_batch(topology: Topology) -> str:
-    """Say of each state that counts results of single batches that it does, and by what."""
+    """Describe all states with results of single batches, and the unit: interval or batch."""
     told = [f"**{_cell(row['state'])}** counts {row['counts']}." for row in guarantees(topology) if row["counts"]]
     each = "interval" if topology.by_interval else "batch"
     told += [f"What these make of one {each} is counted exactly once; of others they know nothing."] if told else []
@@ -87,7 +87,7 @@ def _per_batch(topology: Topology) -> str:
 
 
 def _windows(topology: Topology) -> str:
-    """Say of each state that counts by windows how they are cut, and by which watermark records of them are late."""
+    """Describe the windows of each state with windows, and the watermark by which records are late."""
     told = []
     for row in guarantees(topology):
         watermark = f" Its watermark is {row['watermark']}." if row["watermark"] else ""
@@ -105,7 +105,7 @@ def _order(topology: Topology, coalesce: bool) -> str:
 
 
 def _dates(zone: str) -> str:
-    """Explain a run's name and the dates of Airflow's forms: neither is the day that is counted."""
+    """Explain the name of a run and the dates in Airflow's forms: neither is the counted day."""
     return "\n".join(
         [
             f"**Dates.** A run counts its data interval, cut in the zone {zone}. Runs are named after the interval's *end*: of "
@@ -122,7 +122,7 @@ def _dates(zone: str) -> str:
 
 
 def _form(topology: Topology, params: Mapping[str, Any]) -> str:
-    """Explain the parameters of a run, and which of them choose data (R2)."""
+    """Explain the parameters of a run, and mark parameters that choose data (R2)."""
     lines = ["| parameter of a run | meaning |", "|---|---|"]
     for name, param in params.items():
         said = getattr(param, "description", None) or ""
@@ -132,5 +132,5 @@ def _form(topology: Topology, params: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Escape what would end a cell of the table."""
+    """Escape characters that would end a cell of the table."""
     return text.replace("|", "\\|").replace("\n", " ")

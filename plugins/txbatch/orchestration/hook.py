@@ -1,4 +1,4 @@
-"""The connection type `txbatch`: the PostgreSQL that holds the ledger, or a state apart."""
+"""The connection type `txbatch`: the PostgreSQL database of the ledger, or of a state apart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TxbatchHook(BaseHook):
-    """Connects to the database of a connection, whatever TXBATCH_DATABASE_URL says."""
+    """Connects to the database of a connection, and ignores TXBATCH_DATABASE_URL."""
 
     conn_name_attr = "txbatch_conn_id"
     default_conn_name = DATABASE_CONN_ID
@@ -27,14 +27,14 @@ class TxbatchHook(BaseHook):
         self.txbatch_conn_id = txbatch_conn_id
 
     def get_conn(self) -> Engine:
-        """Return an engine. DefinitionError where the connection names no server."""
+        """Return an engine. Raise DefinitionError if the connection names no server."""
         from txbatch.postgres.database.engine import connect
 
         what = f"the Airflow connection {self.txbatch_conn_id!r}"
         return connect(url_of(self.get_connection(self.txbatch_conn_id)), application_name="txbatch hook", what=what)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether the database can be used, and a line that says what is there or wrong: the form's button Test."""
+        """Return whether the database is usable, with a line about its content or the error. Called by the form's button Test."""
         try:
             engine = self.get_conn()
             try:
@@ -44,11 +44,11 @@ class TxbatchHook(BaseHook):
         except Exception as error:
             return False, str(error)
 
-    # Airflow 3.1 asks the hook; newer ones find the same in txbatch.provider, and ask no more.
+    # Airflow 3.1 calls the next two methods; newer versions read txbatch.provider instead.
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return how the form's own fields are called, and what stands in them as an example."""
+        """Return the labels and example values of the form's own fields."""
         return {"hidden_fields": [], "relabeling": RELABELING, "placeholders": PLACEHOLDERS}
 
     @classmethod
@@ -64,9 +64,9 @@ class TxbatchHook(BaseHook):
 
 
 def _held(engine: Engine) -> str:
-    """Return whether it is the ledger or states apart that a database holds.
+    """Return a line with the content of a database: the ledger, or states apart.
 
-    NotMigrated where it holds neither, or a ledger of another version.
+    Raise NotMigrated if the database holds neither, or a ledger of another version.
     """
     from txbatch.postgres.database.engine import check_server, transaction
     from txbatch.postgres.database.migrate import check_migrated

@@ -1,4 +1,4 @@
-"""Intervals that a run's form names, and how the schedule of a DAG cuts them: as scheduled runs and backfills have them."""
+"""Intervals from a run's form, cut by the schedule of a DAG, the same for scheduled runs and backfills."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOW = "2013-01-03/2013-01-05, whose end is not part of it"
 
 
 def parse(text: str, zone: str) -> Interval:
-    """Return the interval that a text names; times without a zone are in this one. ValueError for none.
+    """Return the interval named by a text, in this zone if the times have no zone. Raise ValueError for an invalid text.
 
     >>> str(parse("2013-01-03/2013-01-05", "America/New_York"))
     '2013-01-03T05:00:00+00:00/2013-01-05T05:00:00+00:00'
@@ -36,9 +36,10 @@ def _moment(text: str, zone: str) -> datetime:
 
 
 def split_interval(whole: Interval, dag: DAG) -> list[Interval]:
-    """Return the intervals of the DAG's schedule that the whole is made of, in order.
+    """Return the intervals of the DAG's schedule within the whole, in order.
 
-    DefinitionError where it is made of none, or not of whole ones, or of more than INTERVALS_MAX, and for those to come.
+    Raise DefinitionError if there is no interval, or more than INTERVALS_MAX, if the whole ends within an interval, or in
+    the future.
     """
     from airflow.serialization.encoders import coerce_to_core_timetable
 
@@ -66,11 +67,12 @@ def split_interval(whole: Interval, dag: DAG) -> list[Interval]:
 
 
 def between_dates(found: Sequence[Interval], whole: Interval, dag: DAG) -> tuple[list[Interval], str | None]:
-    """Return those of the intervals in the whole that begin within the DAG's dates, and what is to be said of the others.
+    """Return the intervals that begin within the DAG's dates, and a text about intervals left out.
 
-    So Airflow does it: a run whose logical date is outside of them has no tasks. DefinitionError where none is within.
+    Airflow does the same: a run with a logical date outside has no tasks. Raise DefinitionError if no interval begins
+    within.
     """
-    task = dag.tasks[0]  # its dates are those of the DAG, or of default_args where these are narrower
+    task = dag.tasks[0]  # the task has the dates of the DAG, or narrower dates from default_args
     start, end = task.start_date, task.end_date
     within = [each for each in found if (not start or start <= each.start) and (not end or each.start <= end)]
     if len(within) == len(found):
@@ -88,7 +90,7 @@ def between_dates(found: Sequence[Interval], whole: Interval, dag: DAG) -> tuple
 
 
 def _between(whole: Interval, zone: str) -> str:
-    """Write an interval as `parse` reads it, in the zone.
+    """Write an interval in the zone, in the format of `parse`.
 
     >>> _between(parse("2024-11-03/2024-11-03T01:30-05:00", "America/New_York"), "America/New_York")
     '2024-11-03/2024-11-03T01:30-05:00'
@@ -97,14 +99,14 @@ def _between(whole: Interval, zone: str) -> str:
 
 
 def _written(moment: datetime, zone: str) -> str:
-    """Write a moment as `parse` reads it, in the zone.
+    """Write a moment in the zone, in the format of `parse`.
 
     >>> _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "America/New_York"), _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "UTC")
     ('2013-01-03', '2013-01-03T05:00')
     """
     there = moment.astimezone(ZoneInfo(zone))
     local = there.replace(tzinfo=None)
-    if _moment(local.isoformat(), zone) != moment:  # of an hour that comes twice
+    if _moment(local.isoformat(), zone) != moment:  # in an hour repeated by a change of clocks
         return there.isoformat(timespec=_precision(local))
     return (
         local.date().isoformat() if local.time() == datetime.min.time() else local.isoformat(timespec=_precision(local))

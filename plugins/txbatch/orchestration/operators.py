@@ -1,4 +1,4 @@
-"""The four tasks of a topology's DAG. Each finds its batch in the ledger by the run, never in XCom (R2)."""
+"""The four tasks of a topology's DAG. Each task finds its batch in the ledger by the run, never in XCom (R2)."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-# Providers from 6.0 on would take up an application of an earlier try again, which is another attempt (R5).
+# From 6.0 on, the provider would resume the application of an earlier try, but each try is a new attempt (R5).
 _NOT_RESUMED = {"durable": False} if "durable" in inspect.signature(SparkSubmitOperator.__init__).parameters else {}
 
 
 class TransactionOperator(BaseOperator):
-    """A task of a topology's DAG. It may wait deferred, holding no worker slot, until a deadline."""
+    """A task of a topology's DAG. If the task must wait, Airflow defers the task, without a worker slot, until a deadline."""
 
     job: Job
 
@@ -59,7 +59,7 @@ class TransactionOperator(BaseOperator):
         self.job = job
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
-        """Do the step; also what a wait comes back to, with the deadlines of this try's waits."""
+        """Do the step. After a wait, Airflow calls again, with the deadlines of this try's waits."""
         with failing_as_airflow(context):
             steps, topology = open_steps(self.job), self.job.topology
             if catching_up.asks(topology, context):
@@ -73,25 +73,25 @@ class TransactionOperator(BaseOperator):
 
     @abstractmethod
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
-        """Do this task's part for the run, and return what XCom gets."""
+        """Do this task's part of the run, and return the value for XCom."""
 
     @abstractmethod
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
-        """Do this task's part for a run that catches up, and return what XCom gets."""
+        """Do this task's part of a run that catches up, and return the value for XCom."""
 
     def own_batch(self, steps: Steps, run: Run, waiting: Waiting) -> Batch:
-        """Find the run's batch, or plan one, also after its batch was aborted. Does not return while the run must wait."""
+        """Find or plan the run's batch; after an abort, plan again. Do not return while the run must wait."""
         found = steps.initialize_transaction(run)
         if isinstance(found, Batch):
             return found
         self.not_now(found, steps, waiting)
 
     def not_now(self, why: Wait | NothingNew, steps: Steps, waiting: Waiting) -> NoReturn:
-        """Skip when there is nothing new; wait for an interval whose source is not ready (R4), and for another run (R6)."""
+        """Skip if nothing is new. Wait if the source of an interval is not ready (R4), or another run is in the way (R6)."""
         if isinstance(why, Wait):
             log.info("%s: txid %s is waited for: %s", why.batch.topology, why.batch.txid, why.why)
             own = steps.ledger.head(self.job.topology.name, waiting.run).own
-            if own is None or own.txid == why.batch.txid:  # its own is another run's, which works on it
+            if own is None or own.txid == why.batch.txid:  # another run works on this run's batch
                 steps.ledger.note_wait(why.batch, waiting.run)
             waiting.for_batch(why.batch, own)
         if waiting.run.interval:
@@ -99,13 +99,13 @@ class TransactionOperator(BaseOperator):
         self.skip("nothing new", waiting)
 
     def skip(self, why: str, waiting: Waiting, note: str | None = None) -> NoReturn:
-        """End the run here, and say why in the log and in the run's note."""
+        """Skip the rest of the run, and give the reason in the log and in the run's note."""
         log.info("%s: %s", self.job.topology.name, why)
         result.tell(waiting.context, note or why)
         raise AirflowSkipException(why)
 
     def counted(self, steps: Steps, batch: Batch, context: Context) -> str:
-        """Return what the run's committed batch counted; no more than its txid where that cannot be asked."""
+        """Describe the results of the run's committed batch; only its txid if the database fails."""
         from txbatch.wiring import reader_beside
 
         try:
@@ -119,7 +119,7 @@ class TransactionOperator(BaseOperator):
         return result.committed(row, result.zone_of(context["dag"].timetable))
 
     def since(self, steps: Steps, batch: Batch, context: Context) -> str:
-        """Return what of a committed batch's source differs since, and how it is counted again (R15)."""
+        """Describe changes in a committed batch's source since its plan, and the command to count again (R15)."""
         from txbatch.wiring import already_committed, differs_from_plan
 
         if batch.kind is not BatchKind.RESTATE:
@@ -131,8 +131,8 @@ class TransactionOperator(BaseOperator):
 class InitializeTransactionOperator(TransactionOperator):
     """Finds or plans the run's batch (R1..R4), without Spark.
 
-    Skips the run when there is nothing new, and when its batch is committed already: nothing is emitted twice, no
-    second asset event is sent.
+    Skips the run if nothing is new, or the run's batch is committed: no batch is emitted twice, and no second asset event
+    is sent.
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
@@ -157,16 +157,16 @@ class InitializeTransactionOperator(TransactionOperator):
 
 
 class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
-    """Submits the job for a new attempt of the run's batch: each try of this task is an attempt of its own (R5).
+    """Submits the job for a new attempt of the run's batch. Each try of this task is a new attempt (R5).
 
-    With `coalesce` its Spark application goes on to emit for other runs that wait (`run.shared_emission`): a first try
-    defers while another run's application works, then uses the manifest it staged for this run.
+    With `coalesce`, the Spark application also emits batches of other waiting runs (`run.shared_emission`). On its first
+    try, a task defers while another run's application works, then uses the manifest staged by the application.
     """
 
     def __init__(self, *, job: Job, conn_id: str = SPARK_CONN_ID, coalesce: bool = False, **kwargs: Any) -> None:
         name = job.topology.name
         if conf := kwargs.get("conf"):
-            from txbatch.spark import site_settings  # its list is read only where there is something to look up
+            from txbatch.spark import site_settings  # imported here: its list is read only if `conf` is given
 
             site_settings.check(conf)
         super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, **_NOT_RESUMED, **kwargs)
@@ -215,7 +215,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         return {"topology": topology.name, "txids": sorted(done)}
 
     def emit_together(self, steps: Steps, runs: Sequence[Run]) -> set[int]:
-        """Plan the batches of several runs, and emit them by one job where that goes; return the txids that were emitted so."""
+        """Plan the batches of several runs, and emit all by one job if possible. Return the txids emitted by the job."""
         if len(runs) < 2 or bulk.reason_against(self.job.topology) is not None or not self._one_application_serves:
             return set()
         from txbatch.run.bulk import emitting, plan_ahead
@@ -265,7 +265,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             raise emits_nothing(self.job)
 
     def on_kill(self) -> None:
-        """End what was submitted."""
+        """End the submitted application."""
         if self._spark is None:
             super().on_kill()
         else:
@@ -285,12 +285,12 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     @property
     def _one_application_serves(self) -> bool:
-        """True where the driver is on this machine, and can be told of further attempts."""
+        """True if the driver is on this machine, and can receive further attempts."""
         ensure_spark_connection(self._conn_id)
         return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
 
     def _launch_here(self, what: Submission) -> Submitted:
-        """With the driver on this machine, where it is told of further attempts."""
+        """Launch with the driver on this machine, ready for further attempts."""
         launched = self._launch(what)
         if launched.hook._connection["deploy_mode"] == "cluster":
             raise InvalidSetting(
@@ -301,8 +301,8 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
     def _launch(self, what: Submission) -> Submitted:
         from txbatch.launch.submission import spark_environment
 
-        # SparkSubmitOperator._get_hook takes what is submitted from the attributes alone. `conf` is put back, as a
-        # task may submit several attempts: what belongs to one of them must not be handed to the next as the user's own.
+        # SparkSubmitOperator._get_hook reads the submission from the attributes alone. `conf` is restored afterwards, because a
+        # task may submit several attempts: the conf of one attempt must not reach the next attempt in place of the user's own.
         given = self.conf or {}
         self.name, self.application_args, self.py_files = what.name, list(what.arguments), what.py_files
         self.conf = {**what.conf, **given}
@@ -312,11 +312,11 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
 
 class CommitOperator(EmitBatchOperator):
-    """Waits for the batch's turn, then applies it in one PostgreSQL transaction (R6..R10).
+    """Waits for the batch's turn, then applies the batch in one PostgreSQL transaction (R6..R10).
 
-    It has the arguments of EmitBatchOperator, as it submits too: another batch, when its own does not continue what is
-    committed, and one that nobody looks after any more, when that is in its way (see `txbatch.run.advance`). Of a run that
-    counts several batches again it brings all but the first through the steps that are left.
+    CommitOperator has the arguments of EmitBatchOperator, because a commit may submit Spark too: a new batch if the run's
+    batch no longer continues, or an abandoned batch in the way (see `txbatch.run.advance`). If a run counts several batches
+    again, the operator brings all batches after the first through the remaining steps.
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
@@ -341,10 +341,10 @@ class CommitOperator(EmitBatchOperator):
 
 
 class SuccessOperator(TransactionOperator):
-    """Runs once the commit is durable: cleans staging, and sends the topology's asset event with the txid (R8).
+    """Runs after a durable commit: cleans staging, and sends the topology's asset event with the txid (R8).
 
-    A batch whose event has been sent skips instead. The event is a hint: should this task die between noting and
-    finishing, it is not sent; the ledger is the truth. `txids` also names batches that this run adopted on its way.
+    If the event of a batch was sent before, the task skips. The event is a hint: if the task dies between the note and its
+    end, no event is sent; the ledger is the truth. `txids` also names batches adopted by this run.
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> None:
@@ -365,7 +365,7 @@ class SuccessOperator(TransactionOperator):
                 extra["restates"] = [each.restate.position for each in again if each.restate]
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
-        """Note and say which batches the run committed, unless that was said; it has told the spouts of each already."""
+        """Note and announce the run's committed batches, unless announced before. The spouts have been notified already."""
         topology, context = self.job.topology.name, waiting.context
         asked = catching_up.asked(self.job.topology, context)
         rows = catching_up.to_announce(steps, run, asked.intervals or ())

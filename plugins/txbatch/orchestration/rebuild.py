@@ -1,4 +1,4 @@
-"""`rebuild_dag`: the DAG that counts all batches of a topology again by its job as it is now, and swaps (R23)."""
+"""`rebuild_dag`: a DAG to count all batches of a topology again by its job as it is now, and swap (R23)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def rebuild_dag(
     default_args: dict[str, Any] | None = None,
     **dag_arguments: Any,
 ) -> DAG:
-    """The DAG `<topology>.rebuild`, whose one task rebuilds the topology of a job file; it is triggered by hand, with `why`.
+    """Return the DAG `<topology>.rebuild`. Its one task rebuilds the topology of a job file. Trigger the DAG by hand,
+    with `why`.
 
-    `job` is relative to the parent of the DAGs folder. `emit_batch` holds further arguments of SparkSubmitOperator, as for
-    `topology_dag`; `dag_arguments` are those of DAG.
+    `job` is relative to the parent of the DAGs folder. `emit_batch` holds further arguments of SparkSubmitOperator, like in
+    `topology_dag`; `dag_arguments` are arguments of DAG.
 
-    Raises DefinitionError, which Airflow shows as an import error of the DAG file.
+    Raise DefinitionError, shown by Airflow as an import error of the DAG file.
     """
     loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     arguments = {**BESIDE, "schedule": None, **dag_arguments}
@@ -61,7 +62,7 @@ class RebuildOperator(EmitBatchOperator):
     """Rebuilds a job's topology in one Spark application."""
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
-        """Count what is left to count, swap, tell, and return the number of the rebuild."""
+        """Count all remaining batches, swap, note the result, and return the number of the rebuild."""
         from txbatch.wiring import open_rebuilder
 
         with failing_as_airflow(context):

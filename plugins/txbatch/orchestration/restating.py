@@ -1,6 +1,6 @@
-"""A DAG run that counts committed batches again (R17): what its form asks for, and the runs of the protocol that this makes.
+"""A DAG run that counts committed batches again (R17): the fields of its form, and the runs for the protocol.
 
-Each position is a run of its own for the ledger, of the same name: whichever task asks, and however often, finds the same.
+To the ledger each position is a run of the same name: every task finds the same runs, every time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOW = "write txids (3, 5) or an interval, whose end is not part of it (2013-01-
 
 
 def params(taken: Collection[str]) -> dict[str, Param]:
-    """Return the form's fields; none where the topology has parameters of these names."""
+    """Return the form's fields; none if the topology has parameters of the same names."""
     if {RESTATE_PARAM, WHY_PARAM, ACCEPT_PARAM} & {*taken}:
         return {}
     what = (
@@ -55,16 +55,16 @@ def params(taken: Collection[str]) -> dict[str, Param]:
 
 
 def asks(steps: Steps, context: Context) -> bool:
-    """Whether the run counts something again, and nothing else."""
+    """True if the run only counts batches again."""
     declared = steps.job.topology.parameters
     return RESTATE_PARAM not in declared and bool(str(context["params"].get(RESTATE_PARAM) or "").strip())
 
 
 def runs(steps: Steps, context: Context) -> list[Run]:
-    """Return the run of each position that the form names, in their order; none where it names nothing.
+    """Return the run of each position named in the form, in order; none if the form names no position.
 
-    A batch that is committed in the interval meanwhile has a higher txid, and comes after them. DefinitionError for what the
-    form cannot mean, UnknownName for a txid that there is not.
+    A batch committed in the interval meanwhile has a higher txid, and comes last. Raise DefinitionError for an invalid
+    form, and UnknownName for an unknown txid.
     """
     if not asks(steps, context):
         return []
@@ -90,7 +90,9 @@ def _positions(steps: Steps, context: Context) -> list[int]:
 
 
 def parse(text: Any, zone: str) -> list[int] | Interval:
-    """Return the txids or the interval that a text names; times without a zone are in this one. DefinitionError for neither.
+    """Return the txids or the interval named by a text. Times without a zone are in this zone.
+
+    Raise DefinitionError for any other text.
 
     >>> parse("5, 3", "UTC")
     [5, 3]

@@ -1,4 +1,4 @@
-"""What came of a run, in one line: the plugin makes it the run's note."""
+"""The result of a run, in one line. The plugin writes the line into the run's note."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DAY = timedelta(days=1)
 
 
 def tell(context: Context, line: str) -> None:
-    """Leave the line where the plugin finds it once the run is over."""
+    """Leave the line for the plugin, to read at the end of the run."""
     context["ti"].xcom_push(key=XCOM_KEY, value=line)
 
 
 def committed(batch: Mapping[str, Any], zone: str) -> str:
-    """A row of `report.batches`: its txid, what it counted, its records, keys and attempts."""
+    """Describe a row of `report.batches`: its txid, interval, records, keys and attempts."""
     start, end = batch["interval_start"], batch["interval_end"]
     what = f", {interval(start, end, zone)}" if start and end else ""
     parts = [*_counted(batch), how_many(batch["attempts"], "attempt")]
@@ -36,7 +36,7 @@ def _counted(batch: Mapping[str, Any]) -> list[str]:
 
 
 def restated(batches: Iterable[Mapping[str, Any]]) -> str:
-    """The rows of `report.batches` that a run counted again: which txid stands for which, with records and keys."""
+    """Describe rows of `report.batches` counted again by a run: the txids old and new, records and keys."""
     rows = [row for row in batches if row["kind"] == "restate" and row["status"] == "committed"]
     return "; ".join(map(_restated, sorted(rows, key=lambda row: row["txid"])))
 
@@ -46,7 +46,7 @@ def _restated(batch: Mapping[str, Any]) -> str:
 
 
 def interval(start: datetime, end: datetime, zone: str) -> str:
-    """An interval as its schedule's zone has it: `2013-01-04 (America/New_York)` for a day there."""
+    """Return an interval in its schedule's zone: `2013-01-04 (America/New_York)` for a day in New York."""
     first, last = (moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for moment in (start, end))
     if first.time() == last.time() == datetime.min.time() and last - first == _DAY:
         return f"{first.date().isoformat()} ({zone})"
@@ -55,6 +55,6 @@ def interval(start: datetime, end: datetime, zone: str) -> str:
 
 
 def zone_of(schedule: object) -> str:
-    """The zone in which a schedule cuts its intervals: Airflow's own classes hide the one that those of its SDK show."""
+    """Return the zone of a schedule's intervals. Airflow's own classes hide the zone; the SDK's classes show the zone."""
     zone = getattr(schedule, "timezone", None) or getattr(schedule, "_timezone", None) or "UTC"
     return str(getattr(zone, "name", zone))

@@ -1,4 +1,4 @@
-"""`gc_dag`: the DAG that folds what topologies need not keep (R22)."""
+"""`gc_dag`: a DAG to fold old contributions of topologies (R22)."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ def gc_dag(
     default_args: dict[str, Any] | None = None,
     **dag_arguments: Any,
 ) -> DAG:
-    """The DAG `<topology>.gc`, whose one task folds a topology's past by its policy; without a topology `txbatch.gc`, of all.
+    """Return the DAG `<topology>.gc`. Its one task folds a topology's past by policy. Without a topology, `txbatch.gc`
+    folds all.
 
-    Runs never overlap. `dag_arguments` are those of DAG. Raises DefinitionError for what is no topology's name.
+    Runs never overlap. `dag_arguments` are arguments of DAG. Raise DefinitionError for an invalid topology name.
     """
     name = ALL if topology is None else f"{checked_topology_name(topology)}.gc"
     arguments = {**BESIDE, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(which="topologies" if topology is None else f"**{topology}**"))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
-        # As for `topology_dag`, the caller is the DAG file.
+        # The caller must be the DAG file, see `topology_dag`.
         GcOperator(
             task_id="gc", topology=topology, folder=Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
         )
@@ -52,9 +53,9 @@ def gc_dag(
 
 
 class GcOperator(BaseOperator):
-    """Folds the past of one topology, or of all; a try that is killed is tried again, and goes on.
+    """Folds the past of one topology, or of all. If a try is killed, the next try goes on.
 
-    Where values merge by rules of a job's own, its file is looked for in a folder and those above.
+    If values merge by rules of a job's own, the job's file is looked for in a folder and all folders above.
     """
 
     def __init__(self, *, topology: str | None, folder: Path, **kwargs: Any) -> None:
@@ -62,7 +63,7 @@ class GcOperator(BaseOperator):
         self.topology, self.folder = topology, folder
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Fold, tell, and return a row per topology, as `txbatch gc --json` has it."""
+        """Fold, note the result, and return a row per topology, like `txbatch gc --json`."""
         with failing_as_airflow(context):
             rows = self._collected()
         for row in rows:
@@ -78,7 +79,7 @@ class GcOperator(BaseOperator):
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return what came of it: `words: folded up to txid 90, 10 batches; visits: kept for ever`."""
+    """Return the result in a line: `words: folded up to txid 90, 10 batches; visits: kept for ever`."""
     return "; ".join(map(_told, rows)) or "no topology has run yet"
 
 

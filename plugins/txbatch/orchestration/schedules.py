@@ -1,4 +1,4 @@
-"""Schedules: which of them give each run an interval, and whether that of a run is one of its DAG's schedule."""
+"""Check schedules: runs need intervals, and the interval of a run must be an interval of its DAG's schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DAILY = 'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.timetables.interval'
 _WAITED_FOR = f"{DAILY}: a source that is not ready for an interval is waited for"
-# By the names of Airflow's classes, of which its SDK has others: what to take where runs have no interval, or not each of them.
+# What to write instead of a schedule without an interval for each run, by class name: the SDK has classes of its own.
 _INSTEAD = {
     "OnceTimetable": "schedule=None, and trigger one run with a logical date or a range to catch up",
     "ContinuousTimetable": f"{DAILY}, as often as you like: the runs of this one are as long as the one before took",
@@ -31,7 +31,7 @@ _A_DAY = timedelta(days=1)
 
 
 def check_schedule(topology: str, dag: DAG) -> None:
-    """Refuse a schedule by which runs have no data interval, where the topology reads by time: each of them would fail."""
+    """Reject a schedule without data intervals if the topology reads by time: each run would fail."""
     instead = _instead(dag.timetable)
     if instead is not None:
         raise InvalidSchedule(
@@ -40,22 +40,22 @@ def check_schedule(topology: str, dag: DAG) -> None:
 
 
 def _instead(timetable: Any) -> str | None:
-    """Return what to write instead of a schedule by which runs have no interval; None for one by which they have some."""
+    """Return a replacement for a schedule without data intervals; None for a schedule with data intervals."""
     for kind in type(timetable).__mro__:
         if kind.__name__ in _INSTEAD:
             return _INSTEAD[kind.__name__]
     each = getattr(timetable, "timetables", getattr(timetable, "_timetables", [timetable]))
-    spans = [getattr(one, "interval", getattr(one, "_interval", None)) for one in each]  # Airflow's own classes hide it
+    spans = [getattr(one, "interval", getattr(one, "_interval", None)) for one in each]  # Airflow's classes hide both
     return DAILY if any(span is not None and not span for span in spans) else None
 
 
 def is_scheduled(timetable: object) -> bool:
-    """True unless the schedule is None, by which any interval may be asked for."""
+    """True unless the schedule is None. Without a schedule, runs may have any interval."""
     return type(timetable).__name__ != "NullTimetable"
 
 
 def check_scheduled(interval: Interval, dag: DAG) -> None:
-    """DefinitionError for a run's interval that the schedule of its DAG has not; start and end dates play no part."""
+    """Raise DefinitionError if a run's interval is not in the schedule of its DAG. Start and end dates do not matter."""
     if not is_scheduled(dag.timetable):
         return
     timetable = _of_airflow(dag)
@@ -67,7 +67,7 @@ def check_scheduled(interval: Interval, dag: DAG) -> None:
 
 
 def empty_interval(moment: datetime, dag: DAG | None) -> DefinitionError:
-    """Return the error of a run whose interval is empty: its schedule has none, or clocks were changed then."""
+    """Return the error for a run with an empty interval: its schedule has no intervals, or clocks were changed."""
     if dag is None or not is_scheduled(dag.timetable) or _instead(dag.timetable) is not None:
         return InvalidSchedule(
             f"the run's data interval is empty, as with a cron string; give the DAG schedule={DAILY}"
@@ -79,9 +79,10 @@ def empty_interval(moment: datetime, dag: DAG | None) -> DefinitionError:
 
 
 def within(whole: Interval, timetable: Any) -> Iterator[Interval]:
-    """Yield the intervals of one of Airflow's own timetables that begin and end within the whole.
+    """Yield all intervals of an Airflow timetable that begin and end within the whole.
 
-    At a change of clocks its own start may be none to a timetable that is asked for it first: those before lead there.
+    At a change of clocks, a timetable may miss the interval at the start of the whole; then begin with the intervals a day
+    before.
     """
     ways = _chain(timetable, None, whole), _chain(timetable, _a_day_before(whole.start, timetable), whole)
     firsts = [(next(way, None), way) for way in ways]
@@ -97,7 +98,7 @@ def within(whole: Interval, timetable: Any) -> Iterator[Interval]:
 
 
 def _chain(timetable: Any, last: Any, whole: Interval) -> Iterator[Interval]:
-    """Yield the intervals in the whole that follow a last one, or, without one, its start."""
+    """Yield the intervals in the whole after a last interval, or from the start of the whole."""
     from airflow.timetables.base import TimeRestriction
 
     earliest = _of_pendulum(whole.start) if last is None else None
@@ -116,14 +117,14 @@ def _a_day_before(moment: datetime, timetable: Any) -> Any:
 
 
 def _of_pendulum(moment: datetime) -> Any:
-    """Return a moment as Airflow's timetables take it: one of theirs may have a zone with which pendulum cannot reckon."""
+    """Convert a moment for Airflow's timetables. Pendulum cannot compute with some zones."""
     from pendulum import from_timestamp
 
     return from_timestamp(moment.timestamp())
 
 
 def _how_to_count(moment: datetime, dag: DAG) -> str:
-    """Say how the interval that a moment is in is counted, or the newest before that is over."""
+    """Describe how to count the interval of a moment, or the newest ended interval before."""
     timetable, now = _of_airflow(dag), datetime.now(UTC)
     before = _a_day_before(moment, timetable)
     whole = Interval(before.start, min(now, moment + timedelta(days=800)))  # longer than any interval

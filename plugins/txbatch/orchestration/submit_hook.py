@@ -1,4 +1,4 @@
-"""spark-submit as Airflow's hook calls it, without our credentials, and ended when the task is."""
+"""spark-submit, called like Airflow's hook, but without credentials of txbatch. The process ends with its task."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class SubmitHook(SparkSubmitHook):
-    """Gives spark-submit the environment that `submit(env=...)` names and nothing else of ours."""
+    """Gives spark-submit only the environment from `submit(env=...)`, and nothing else of the task's environment."""
 
     @classmethod
     def of(cls, hook: SparkSubmitHook) -> Self:
-        """Return a hook of ours with all that the given one was made with.
+        """Return a SubmitHook with all attributes of the given hook.
 
-        SparkSubmitHook takes some thirty arguments, a few of them new in each version, and the operator that fills them makes
-        its class alone. Copying what it has made needs to know none of them.
+        SparkSubmitHook takes some thirty arguments, a few of them new in each version, and its operator can make no other
+        class. A copy of all attributes needs no names of arguments.
         """
         ours = cls.__new__(cls)
         ours.__dict__.update(hook.__dict__)
@@ -35,26 +35,26 @@ class SubmitHook(SparkSubmitHook):
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         program, *arguments = super()._build_spark_submit_command(application)
-        self._env = None  # what makes Airflow's hook hand on our whole environment, database credentials included
+        self._env = None  # otherwise Airflow's hook passes on the whole environment, with database credentials
         return [sys.executable, "-S", parent.__file__, shutil.which(program) or program, *arguments]
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A submission with the hook that runs it: what `txbatch.launch.application` launches."""
+    """A submission with its hook, launched by `txbatch.launch.application`."""
 
     hook: SubmitHook
     what: Submission
     environment: Mapping[str, str]
 
     def run(self) -> None:
-        """To its end. TransientError when it fails."""
+        """Run to the end. Raise TransientError if the submission fails."""
         try:
             self.hook.submit(self.what.application, env=self.environment)
         except AirflowException as error:
             code = self.hook._submit_sp.returncode if self.hook._submit_sp else 0
-            raise ended(code) if code else EmissionFailed(str(error)) from None  # Airflow's has the whole command line
+            raise ended(code) if code else EmissionFailed(str(error)) from None  # Airflow's shows the command line
 
     def kill(self) -> None:
-        """End it at once, if it runs."""
+        """End the submission at once if running."""
         self.hook.on_kill()

@@ -17,22 +17,22 @@ from txbatch.orchestration.airflow import open_ledger
 if TYPE_CHECKING:
     from txbatch.postgres.ledger import PostgresLedger
 
-# What a scheduler may take, beyond the supervisor's heartbeat, to see that a task has left.
+# Seconds for a scheduler to see that a task has left, beyond the supervisor's heartbeat.
 MARGIN_SECONDS = 3.0
 POLL_SECONDS = 2.0
 
 
 def first_seconds() -> float:
-    """Return how long a deferred task stays away at least.
+    """Return the minimum seconds for a deferred task to stay away.
 
-    Airflow fails one that is back before its scheduler has seen it leave: the scheduler hears of that from the task's
-    supervisor, which may notice the end of the process only after `[workers] min_heartbeat_interval`.
+    Airflow fails a task that returns before the scheduler has seen the task leave. The scheduler gets the news from the
+    task's supervisor. The supervisor may notice the end of the process only after `[workers] min_heartbeat_interval`.
     """
     return conf.getfloat("workers", "min_heartbeat_interval") + MARGIN_SECONDS
 
 
 class AskAgainTrigger(BaseTrigger):
-    """A trigger that fires after some seconds: the task itself asks the source again, as a source's code never runs here (R4)."""
+    """A trigger that fires after some seconds. The task itself asks the source again: a source's code never runs here (R4)."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -47,11 +47,11 @@ class AskAgainTrigger(BaseTrigger):
 
 
 class TurnTrigger(BaseTrigger):
-    """A trigger that fires when nothing is left for the run to wait for, or after `seconds` (R6).
+    """A trigger that fires once the run need not wait any longer, or after `seconds` (R6).
 
-    A run with an `own` batch waits until every lower txid is final, or the lowest that is not final is abandoned; a run
-    without one waits for `txid` alone. Meanwhile the trigger keeps the lease of the run's own batch, and does nothing else:
-    a run that is deleted or cleared takes its trigger along, and then nobody waits long for that run's batch.
+    A run with an `own` batch waits until every lower txid is final, or the lowest open txid is abandoned. A run without a
+    batch waits for `txid` alone. Meanwhile the trigger keeps the lease of the run's own batch, and does nothing else: the
+    trigger of a deleted or cleared run ends too, and other runs soon adopt the batch.
     """
 
     def __init__(self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0) -> None:
@@ -78,7 +78,7 @@ class TurnTrigger(BaseTrigger):
         except TransientError:
             return False
         finally:
-            ledger.engine.dispose()  # many may wait for long: none keeps a connection
+            ledger.engine.dispose()  # many triggers may wait for long: none keeps a connection
 
     def _fires(self, ledger: PostgresLedger) -> bool:
         lowest = self.txid if self.own is None else ledger.turn_of(self.topology, self.own)
@@ -86,7 +86,7 @@ class TurnTrigger(BaseTrigger):
 
 
 class EmissionTrigger(TurnTrigger):
-    """A trigger that fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
+    """A trigger that fires once the run's own batch `txid` is emitted, or no process emits for all any more."""
 
     def _fires(self, ledger: PostgresLedger) -> bool:
         from txbatch.postgres.database.run_locks import PostgresRunLocks

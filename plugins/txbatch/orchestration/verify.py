@@ -1,4 +1,4 @@
-"""`verify_dag`: the DAG that reads committed batches again and compares them with what is stored (R24)."""
+"""`verify_dag`: a DAG to read committed batches again and compare the results with the stored rows (R24)."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ def verify_dag(
     default_args: dict[str, Any] | None = None,
     **dag_arguments: Any,
 ) -> DAG:
-    """The DAG `<topology>.verify`, whose one task verifies the committed batches of a job file: all, or a `sample` of so many.
+    """Return the DAG `<topology>.verify`. Its one task verifies the committed batches of a job file: all, or a `sample`
+    of so many.
 
-    `job` is relative to the parent of the DAGs folder. Each run takes another sample, each of its tries the same one.
-    `emit_batch` holds further arguments of SparkSubmitOperator, as for `topology_dag`; `dag_arguments` are those of DAG.
+    `job` is relative to the parent of the DAGs folder. Each run takes another sample, each of its tries the same sample.
+    `emit_batch` holds further arguments of SparkSubmitOperator, like in `topology_dag`; `dag_arguments` are arguments of
+    DAG.
 
-    Raises DefinitionError, which Airflow shows as an import error of the DAG file.
+    Raise DefinitionError, shown by Airflow as an import error of the DAG file.
     """
     if sample is not None and sample < 1:
         raise InvalidArgument(f"verify_dag: sample={sample} is no number of batches; leave it out to verify all")
@@ -65,14 +67,14 @@ def verify_dag(
 
 
 class VerifyOperator(EmitBatchOperator):
-    """Verifies a job's batches in one Spark application. What is not well fails the task at once: no retry would mend it."""
+    """Verifies a job's batches in one Spark application. A bad finding fails the task at once: no retry would help."""
 
     def __init__(self, *, job: Job, sample: int | None = None, **kwargs: Any) -> None:
         super().__init__(job=job, **kwargs)
         self.sample = sample
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
-        """Verify, tell, and return how often each outcome came."""
+        """Verify, note the result, and return the number of findings by outcome."""
         with failing_as_airflow(context):
             check_emission(self.job)
             found = self._verified(str(context["dag_run"].run_id))
@@ -98,7 +100,7 @@ class VerifyOperator(EmitBatchOperator):
 
 
 def summary(found: Sequence[Finding]) -> str:
-    """Return what verifying came to, in a line: `verified txids: 5; 6 EQUAL`, the state being the sixth."""
+    """Return the findings in a line: `verified txids: 5; 6 EQUAL`, if the sixth is a state."""
     told = ", ".join(f"{number} {outcome}" for outcome, number in _counted(found).items())
     batches = sum(each.what == "batch" for each in found)
     wrong = ", ".join(each.name for each in found if not each.ok)
@@ -113,7 +115,7 @@ def _counted(found: Sequence[Finding]) -> dict[str, int]:
 
 
 def _told(finding: Finding) -> dict[str, str]:
-    """A finding as XCom and the log have it."""
+    """Return a finding for XCom and the log."""
     keys = [", ".join(each.key.values()) for compared in finding.compared for each in compared.examples]
     told = {"what": finding.name, "outcome": finding.outcome_told, "reason": finding.reason or ""}
     return told | {"keys": "; ".join(keys), "restate": finding.restate or ""}

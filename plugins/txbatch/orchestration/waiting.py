@@ -1,6 +1,6 @@
-"""Waiting without a worker slot, until a deadline that counts from the first wait of a try (R4, R6).
+"""Wait without a worker slot, until a deadline after the first wait of a try (R4, R6).
 
-Whether a wait is over is looked at in `orchestration.trigger`.
+`orchestration.trigger` checks whether a wait is over.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 TURN_TIMEOUT_PARAM = "turn_timeout_minutes"
 READY_TIMEOUT_PARAM = "ready_timeout_minutes"
 ASK_AGAIN_PARAM = "ask_again_seconds"
-# Should the triggerer not come back at all, Airflow itself ends the wait.
+# If the triggerer never comes back, Airflow itself ends the wait after this time.
 GRACE = timedelta(minutes=10)
-# No wait is longer, whatever a form says.
+# The longest wait, even if a form asks for more.
 LIMIT = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How a task waits: Airflow defers the task, and calls its `execute` again with the deadlines it has."""
+    """Defers a task. After the wait, Airflow calls `execute` again with the deadlines of the task."""
 
     topology: Topology
     run: Run
@@ -45,7 +45,10 @@ class Waiting:
         return bool(self.deadlines) or self.context["ti"].try_number == 1
 
     def for_batch(self, batch: Batch, own: Batch | None = None) -> NoReturn:
-        """Wait until another run's batch is final or abandoned; with `own`, whose lease this renews, until all before it are."""
+        """Wait until another run's batch is final or abandoned.
+
+        With `own`, wait until all lower txids are final, and renew the lease of `own`.
+        """
         whom = f"txid {batch.txid} of {batch.lease_run}"
         left = self._left(TURN_TIMEOUT_PARAM, f"{whom} is {batch.status} still; see `txbatch status`")
         self._say(
@@ -56,7 +59,7 @@ class Waiting:
         self._defer(trigger, TURN_TIMEOUT_PARAM, left)
 
     def for_emission(self, own: Batch) -> NoReturn:
-        """Wait until another run has emitted this run's batch, or no longer tries to; the lease of the batch is renewed."""
+        """Wait until another run has emitted this run's batch, or no longer tries to. Renew the lease of the batch."""
         left = self._left(
             TURN_TIMEOUT_PARAM, f"another run's application is at work still, txid {own.txid} not emitted"
         )
@@ -65,7 +68,7 @@ class Waiting:
         self._defer(trigger, TURN_TIMEOUT_PARAM, left)
 
     def for_source(self) -> NoReturn:
-        """Wait, and ask the source again: an interval is never skipped."""
+        """Wait, then ask the source again: an interval is never skipped."""
         left = self._left(
             READY_TIMEOUT_PARAM, f"the source is not ready for {self.run.interval}; clear this task later"
         )
@@ -80,7 +83,9 @@ class Waiting:
         )
 
     def _left(self, parameter: str, complaint: str) -> timedelta:
-        """Return the time until the deadline of this kind of wait, which counts from the first; fail the task after it."""
+        """Return the time until the deadline for this kind of wait, counted from the first wait. After the deadline,
+        fail the task.
+        """
         minutes = _limit(self.context["params"][parameter])
         now = datetime.now(UTC)
         deadline = self.deadlines.setdefault(parameter, (now + minutes).isoformat())
@@ -95,7 +100,7 @@ class Waiting:
 
 
 def _limit(minutes: Any) -> timedelta:
-    """Return how long a run may wait, as its form says, LIMIT at most; fail the task where the form says no number."""
+    """Return the longest wait from the run's form, at most LIMIT. Fail the task if the form has no number."""
     try:
         return min(timedelta(minutes=minutes), LIMIT)
     except OverflowError:

@@ -1,8 +1,8 @@
 """The way of a run to its committed batch, the same for Airflow's tasks and for `txbatch run` (R6).
 
-A batch that no longer continues what is committed is aborted, and the run plans, emits and commits another one. A batch
-that nobody looks after is emitted, committed and succeeded first, or aborted when it has an interval; then comes the run's
-own. What another live run looks after is waited for, by the caller.
+If a batch no longer continues the committed batches, the run aborts the batch, then plans, emits and commits a new batch.
+An abandoned batch goes before the run's own batch: the run emits, commits and succeeds the abandoned batch, or aborts an
+abandoned batch with an interval. If another live run looks after a batch in the way, the caller waits.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run's batch, committed; `applied` False: it had been before. `adopted` are the txids finished on the way.
+    """The run's committed batch. `adopted` has the txids finished on the way.
 
-    Where nothing was left for a batch of its own it is the last one that the run adopted.
+    `applied` is False if the batch was committed before. If nothing was left for a batch of the run's own, `batch` is the
+    last batch adopted by the run.
     """
 
     batch: Batch
@@ -40,7 +41,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """Nothing was committed: the batch was aborted, or is another run's by now."""
+    """Nothing was committed: the batch was aborted, or belongs to another run now."""
 
     why: str
 
@@ -49,7 +50,7 @@ class LookAgain:
 class Advance:
     """A run on its way to its commit. `submit` runs the job on an attempt's folder.
 
-    `succeed` lets success of an adopted batch run; without one it is noted at once.
+    `succeed` runs success of an adopted batch. Without `succeed`, success is run and noted at once.
     """
 
     steps: Steps
@@ -58,14 +59,14 @@ class Advance:
     succeed: Callable[[Batch], object] | None = None
 
     def to_commit(self) -> Finished | Wait | NothingNew:
-        """Bring the run's batch to its commit, after those that it adopts on the way.
+        """Bring the run's batch to its commit, after all batches adopted on the way.
 
-        Wait while another live run is in the way; NothingNew when there is no batch. Errors are those of the steps, but
-        for BrokenChain and LeaseHeld.
+        Return Wait while another live run is in the way, and NothingNew if there is no batch. Raise the errors of the
+        steps, except BrokenChain and LeaseHeld.
         """
         self.steps.register()
         adopted: tuple[int, ...] = ()
-        last: Committed | None = None  # of another run; should nothing come after it, its success is the caller's
+        last: Committed | None = None  # an adopted batch; if no batch follows, the caller runs its success
         while True:
             found = self.steps.find_or_plan(self.run)
             if last is not None:
@@ -101,7 +102,7 @@ class Advance:
         return coordinator.take_turn(self.steps.ledger, own, self.run)
 
     def _emit(self, batch: Batch) -> Batch | Wait | LookAgain:
-        """Emit a batch. Look again where a newer attempt of another run took its place: this one may fail with anything then."""
+        """Emit a batch. Return LookAgain if another run has a newer attempt: any error of the older attempt is then ignored."""
         try:
             return self.steps.emit_or_wait(batch, self.run, self.submit)
         except TxbatchError as error:
@@ -111,14 +112,17 @@ class Advance:
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
-        """True if another run has made a newer attempt than the one that this run made of the batch as it was."""
+        """True if another run has made a newer attempt of the batch than this run."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
             return now.lease_run != self.run.name and now.fence > batch.fence + 1
         return False
 
     def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
-        """Emit, commit and succeed an adopted batch, while the run's own is kept; return its txid, or none to look again."""
+        """Emit, commit and succeed an adopted batch, and keep the lease of the run's own batch meanwhile.
+
+        Return the adopted txid, or an empty tuple to look again.
+        """
         log.info("%s: nobody looks after txid %s of %s; it is finished first", batch.topology, batch.txid, batch.key)
         with batch_kept(self.steps.ledger, own, self.run, self.steps.repeat):
             if batch.status is BatchStatus.PLANNED and not isinstance(self._emit(batch), Batch):
@@ -138,13 +142,13 @@ class Advance:
             why = str(error)
         except StaleAttempt as error:
             if self.steps.ledger.batch(batch.topology, batch.txid).lease_run == self.run.name:
-                raise  # a newer try of this very run is at work
+                raise  # a newer try of the same run is at work
             why = str(error)
         log.info("%s", why)
         return LookAgain(why)
 
     def _commit_what_is_staged(self, batch: Batch) -> Committed:
-        """Commit; of a batch whose staged files are lost or changed, emit a new attempt first, once (R7)."""
+        """Commit a batch. If staged files are lost or changed, emit a new attempt first, once (R7)."""
         try:
             return self.steps.commit(batch, self.run)
         except Incomplete as error:

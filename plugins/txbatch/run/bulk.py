@@ -1,6 +1,4 @@
-"""Plans several batches of a job ahead and emits them by one job (`core.protocol.bulk`); each is committed by its own run,
-as ever.
-"""
+"""Plan several batches of a job ahead and emit all by one job (`core.protocol.bulk`). Each run still commits its own batch."""
 
 from __future__ import annotations
 
@@ -24,18 +22,19 @@ Planned = tuple[Batch, Run]
 
 
 def plan_ahead(steps: Steps, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Planned]:
-    """Find or plan the batches of these runs at once, and return those of the first, a train of them.
+    """Find or plan the batches of these runs at once. Return a train: the batches of the first runs, with the runs.
 
-    The run behind them has none. Why that is so, it finds out by itself: nothing is new, another run is in the way, or it raises.
-    The txids that they are planned `behind` are in nobody's way: the same call brings them to their commits.
+    The run after the train has no batch, and finds the reason later by itself: nothing is new, another run is in the way,
+    or an error is raised. Batches with the txids `behind` block no run: the same call commits them.
     """
     return list(zip(steps.plan_many(runs, behind, length), runs, strict=False)) if runs else []
 
 
 class Emission:
-    """Batches that one job emits, those that nobody has emitted yet; `planned` are all of them, as they are.
+    """Emits new batches by one job. `planned` has all batches with their current status, also batches emitted before.
 
-    `recorded` is, by txid, what the ledger has been given of them. What fails, or has a newer attempt, is left to its own run.
+    `recorded` has assignment and manifest of each batch recorded in the ledger, by txid. If a batch fails or has a newer
+    attempt, its own run finishes the batch.
     """
 
     def __init__(self, steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
@@ -46,7 +45,7 @@ class Emission:
         self._at_work = False
 
     def begin(self) -> None:
-        """Let the job begin, and go on meanwhile."""
+        """Start the job, and return while the job works."""
         if not self.attempts:
             return
         txids = [assignment.attempt.txid for _, assignment in self.attempts]
@@ -59,7 +58,7 @@ class Emission:
             self._failure = error
 
     def end(self) -> None:
-        """Wait for the job, if it is at work, and give the ledger what it staged."""
+        """Wait for the job if the job is at work, and record its manifests in the ledger."""
         if not self._at_work:
             return
         self._at_work = False
@@ -75,7 +74,7 @@ class Emission:
         self.planned = [(emitted.get(batch.txid, batch), run) for batch, run in self.planned]
 
     def _recorded(self) -> Iterator[tuple[Assignment, Batch, Manifest]]:
-        """Give the ledger what was staged, at once where all of it can be; else each by itself."""
+        """Record all manifests in the ledger at once. If any manifest is rejected, record each by itself."""
         staged = []
         for folder, assignment in self.attempts:
             with _leave_to_its_own_run(), self.steps.failure_told(folder, assignment):
@@ -101,9 +100,10 @@ class Emission:
 
 @contextmanager
 def emitting(steps: Steps, application: Application, planned: Sequence[Planned]) -> Iterator[Emission]:
-    """Context manager. Emit batches by one job beside the block; when that ends, also by an error of ours, it is waited for.
+    """Context manager. Emit batches by one job beside the block. At the end of the block, wait for the job.
 
-    By any other error it is not: the application is ended then, as by who stops the call.
+    If the block raises a TxbatchError, wait for the job too. After any other error, do not wait: the application ends, just
+    like when somebody stops the call.
     """
     emission = Emission(steps, application, planned)
     with attempts_kept_alive(steps.ledger, emission.attempts, steps.repeat):
@@ -117,13 +117,13 @@ def emitting(steps: Steps, application: Application, planned: Sequence[Planned])
 
 
 def emit_ahead(steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
-    """Emit by one job those batches that nobody has emitted yet. What fails, or has a newer attempt, is left to its own run."""
+    """Emit all new batches by one job. If a batch fails or has a newer attempt, its own run finishes the batch."""
     with emitting(steps, application, planned):
         pass
 
 
 def _together(steps: Steps, planned: Sequence[Planned]) -> list[Planned]:
-    """Return those that one job emits: none, or several."""
+    """Return the batches to emit by one job: none, or at least two."""
     topology = steps.job.topology
     new = [each for each in planned if each[0].status is BatchStatus.PLANNED]
     if len(new) < 2 or bulk.reason_against(topology) is not None:
@@ -136,7 +136,7 @@ def _together(steps: Steps, planned: Sequence[Planned]) -> list[Planned]:
 def _started(
     steps: Steps, application: Application, planned: Sequence[Planned]
 ) -> Iterator[tuple[AttemptFolder, Assignment]]:
-    """Let the application start, meanwhile begin an attempt of each batch, and yield those that may be emitted."""
+    """Start the application, begin an attempt of each batch meanwhile, and yield the attempts to emit."""
     if not planned:
         return
     with _leave_to_its_own_run():
@@ -152,14 +152,14 @@ def _started(
 
 
 def _check_staged(folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None) -> None:
-    """Raise what the job failed with where an attempt did not get as far as its manifest."""
+    """If an attempt wrote no manifest, raise the failure of the job, or EmissionFailed."""
     if not folder.said_something() or folder.read_error() is not None:
         raise failure or EmissionFailed(f"{assignment.topology} {assignment.attempt}: it was not emitted with others")
 
 
 @contextmanager
 def _leave_to_its_own_run() -> Iterator[None]:
-    """Context manager. Log an error of ours, and go on."""
+    """Context manager. Log a TxbatchError, and go on."""
     try:
         yield
     except TxbatchError as error:

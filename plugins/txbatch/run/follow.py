@@ -1,7 +1,7 @@
-"""`txbatch follow`: a call that goes on for good, and counts what comes as soon as it is there.
+"""`txbatch follow`: a call without end, to count new records soon after they arrive.
 
-It is run after run by one warm application, each planned, fenced and committed like any other. Between two of them it holds
-nothing: two followers, or one beside Airflow, are in each other's way as any two runs are.
+One warm application does run after run; each run is planned, fenced and committed like any run. Between two runs the
+follower holds nothing. Two followers, or a follower and Airflow, may get in each other's way like any two runs.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-# What goes by: the database or a source is away for a while, another live run is in the way, or took the batch.
+# Errors that pass: the database or a source is away for a while, another live run is in the way, or took the batch.
 PASSING = (
     *(Unavailable, OutcomeUnknown, LeaseHeld, NotItsTurn, StaleAttempt),
     *(ChangeTooEarly, PartitionUnreadable, IntervalNotOver),
 )
-# Between two looks; while something is in the way each time twice as much, to the bound.
+# The pause between two looks; after each passing error the pause doubles, up to the maximum.
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.5, 10.0
-# Looks that find nothing take this part of the time at most.
+# Looks without new records take at most this share of the time.
 IDLE_SHARE = 0.1
-# Looks whether it is to end so often.
+# The seconds between two checks whether to end.
 _STEP_SECONDS = 0.1
-# Yields what there is to be counted now, batch by batch as it is committed.
+# Counts all new records, and yields each batch after its commit.
 Look = Callable[[], Generator[Batch, None, None]]
 
 
 def follow(look: Look, ended: Callable[[], bool]) -> Iterator[Batch]:
-    """Yield each batch as it is committed, until `ended`, which is asked between two batches.
+    """Yield each batch after its commit, until `ended` returns True. `ended` is called between two batches.
 
-    What goes by is waited out. Everything else is raised: somebody must look, or start it anew.
+    Passing errors (PASSING) are logged, and the look is repeated after a pause. All other errors are raised: somebody must
+    act, or start the follower again.
     """
     pause = PAUSE_SECONDS
     while not ended():
@@ -70,7 +71,7 @@ def follow(look: Look, ended: Callable[[], bool]) -> Iterator[Batch]:
 
 
 def _pause_after(seconds: float) -> float:
-    """Return how long to rest after an idle look that took so much of a processor."""
+    """Return the seconds to rest after an idle look, from the processor seconds of the look."""
     return min(max(PAUSE_SECONDS, seconds * (1 / IDLE_SHARE - 1)), PAUSE_SECONDS_MAX)
 
 
@@ -82,9 +83,9 @@ def _rest(seconds: float, ended: Callable[[], bool]) -> None:
 
 @dataclass
 class Arrivals:
-    """Looks for what is new, of a job that does not read by time. The first look also finishes what earlier calls left.
+    """Looks for new records, for a job that does not read by time. The first look also finishes the batches of earlier calls.
 
-    Of less than `at_least` it waits for more, up to `seconds`: bytes of files, records of a log.
+    If fewer than `at_least` are new, wait for more, up to `seconds`. `at_least` counts bytes of files, or records of a log.
     """
 
     runner: Runner
@@ -102,14 +103,17 @@ class Arrivals:
             self._first, self._since = False, None
 
     def _as_it_stands(self, run: Run) -> Head:
-        """Return the head; the one that was read last, where all batches were final then and no run has planned since."""
+        """Return the head of the topology.
+
+        The last head is returned again if all its batches were final and no run has planned since.
+        """
         ledger, name = self.runner.steps.ledger, self.runner.job.topology.name
         if self._head is None or self._head.pending or ledger.last_txid(name) + 1 != self._head.next_txid:
             self._head = ledger.head(name, run)
         return self._head
 
     def _due(self) -> bool:
-        """Ask the spouts, as planning does, and store nothing."""
+        """True if a look would find a batch. Asks the spouts just like planning, and stores nothing."""
         steps = self.runner.steps
         run = Run(f"{RUN_PREFIX}follow", parameters=self.parameters)
         head = self._as_it_stands(run)
@@ -126,7 +130,7 @@ class Arrivals:
 
 
 def _size(plan: BatchPlan) -> int | None:
-    """Return how much a batch would read, as its partitions count; None where they do not."""
+    """Return the size of a batch, in the unit of its partitions; None if their ranges are not numbers."""
     ranges = [each for of in plan.streams.values() if isinstance(of, Ranges) for each in of.partitions.values()]
     if not ranges or not all(isinstance(each.start, int) and isinstance(each.end, int) for each in ranges):
         return None
@@ -136,9 +140,10 @@ def _size(plan: BatchPlan) -> int | None:
 
 @dataclass
 class Clock:
-    """Looks for intervals that are over, of a job that reads by time: `over` cuts them from a moment on, as of another.
+    """Looks for ended intervals, for a job that reads by time. `over` returns the intervals between two times.
 
-    The first look also finishes what earlier calls left. One whose source is not ready is asked for again.
+    The first look also finishes the batches of earlier calls. If the source of an interval is not ready, the interval is
+    tried again.
     """
 
     runner: Runner
@@ -155,7 +160,7 @@ class Clock:
             self._go_on_behind(self.runner.steps, asked)
 
     def _go_on_behind(self, steps: Steps, asked: list[Interval]) -> None:
-        """Ask no more for what is counted. PartitionUnreadable for an interval that is not."""
+        """Move `since` to the end of each counted interval. Raise PartitionUnreadable for an interval that is not counted."""
         name = steps.job.topology.name
         runs = [Run(f"{RUN_PREFIX}follow", interval=each, parameters=self.parameters) for each in asked]
         for interval, head in zip(asked, steps.ledger.heads(name, runs) if runs else (), strict=True):

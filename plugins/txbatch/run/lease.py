@@ -1,4 +1,7 @@
-"""Keep leases alive: of an attempt that is emitted, in the ledger and for its driver, and of a batch that waits (R5, R6)."""
+"""Keep leases alive (R5, R6).
+
+An attempt at work has a lease in the ledger, and a heartbeat for its driver. A waiting batch has a lease only.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from txbatch.core.protocol.ports import Repeat, repeat
 
 log = logging.getLogger(__name__)
 _RENEW_SECONDS_MAX = 30.0
-# What is renewed, and how.
+# The name of a lease, and the function that renews it.
 Renewal = tuple[str, Callable[[], object]]
 
 
@@ -31,7 +34,7 @@ def attempt_kept_alive(
 def attempts_kept_alive(
     ledger: Ledger, attempts: Sequence[tuple[AttemptFolder, Assignment]], repeat: Repeat = repeat
 ) -> AbstractContextManager[None]:
-    """Context manager. The same of several attempts, each by itself."""
+    """Context manager. Renew the leases and heartbeats of several attempts, each by itself."""
     return _renewing([_of_attempt(ledger, assignment, folder) for folder, assignment in attempts], ledger, repeat)
 
 
@@ -49,14 +52,14 @@ def _of_attempt(ledger: Ledger, assignment: Assignment, folder: AttemptFolder) -
 
 
 def batch_kept(ledger: Ledger, batch: Batch, run: Run, repeat: Repeat = repeat) -> AbstractContextManager[None]:
-    """Context manager. Renew the lease of a batch that is idle, so that no other run adopts it (R6)."""
+    """Context manager. Renew the lease of an idle batch, to keep other runs from adopting it (R6)."""
     return batches_kept(ledger, [(batch, run)], repeat)
 
 
 def batches_kept(
     ledger: Ledger, batches: Sequence[tuple[Batch, Run]], repeat: Repeat = repeat
 ) -> AbstractContextManager[None]:
-    """Context manager. The same of several batches; of one that is final by then there is nothing to renew."""
+    """Context manager. Renew the leases of several idle batches. A final batch needs no lease."""
     renewals = [
         (f"{batch.topology} {batch.txid}", partial(ledger.renew_waiting_lease, batch, run)) for batch, run in batches
     ]
@@ -64,7 +67,7 @@ def batches_kept(
 
 
 def _renewing(renewals: Sequence[Renewal], ledger: Ledger, repeat: Repeat) -> AbstractContextManager[None]:
-    """Context manager. Renew well before leases are over; an error that may pass is left to the next time."""
+    """Context manager. Renew leases well before they end. After a passing error, try again the next time."""
 
     def try_to() -> None:
         for name, renew in renewals:

@@ -1,7 +1,7 @@
-"""Batches in trains: while the batches of one are committed, each by itself and in order, Spark emits the next one (R6, R10).
+"""Batches in trains: commit the batches of one train in order while Spark emits the next train (R6, R10).
 
-Spark is another process, so this one needs no thread: it lets the job begin, commits, and then takes what was staged. A
-failure stops the train behind the last batch that is committed; what is emitted behind it by then stays for the next call.
+Spark is another process, so the pipeline needs no thread: start the job, commit, then record the staged partials. A failure
+stops the train after the last committed batch. The next call commits all batches emitted by then.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from txbatch.run.lease import batches_kept
 from txbatch.run.steps import Recorded, Steps
 
 log = logging.getLogger(__name__)
-# Lets success of a committed batch run, and returns the batch as it is then.
+# Runs success of a committed batch, and returns the batch with its new status.
 Succeed = Callable[[Batch], Batch]
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Brings the batches of runs to their commits, train by train, and has each succeed.
+    """Brings the batches of runs to their commits, train by train, and succeeds each batch.
 
-    `finish` brings a run's by itself, and returns what came of it.
+    `finish` brings the batch of a single run to its commit, and returns the finished batches.
     """
 
     steps: Steps
     application: Application
     finish: Callable[[Run], list[Batch]]
     succeed: Succeed
-    # Told before each batch how many are planned behind it.
+    # Called before each batch with the number of batches planned after the batch.
     behind: Callable[[int], None] = lambda number: None
-    # Gets the txids that were committed before, by another call.
+    # Collects txids committed before, by another call.
     found: set[int] = field(default_factory=set)
 
     def run(self, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
-        """Yield the batch of each run as it is committed, in order; `until_idle`: until there is nothing new."""
+        """Yield the batch of each run after its commit, in order. If `until_idle`, stop once nothing is new."""
         train, left, full, lengths = list[Planned](), list[Run](), True, bulk.lengths()
         recorded: Mapping[int, Recorded] = {}
         while (left := [*left, *islice(runs, bulk.BATCHES_MAX - len(left))]) or train:
             length = next(lengths)
-            # The run behind those of a train that is not full has no batch as things stand.
+            # If a train is not full, the run after the train has no batch for now.
             goes_on = not train or (full and all(batch.status is not BatchStatus.PLANNED for batch, _ in train))
             with batches_kept(self.steps.ledger, train, self.steps.repeat):
                 ahead = plan_ahead(self.steps, left, [batch.txid for batch, _ in train], length) if goes_on else []
@@ -65,7 +65,7 @@ class Pipeline:
                 self.application.let_end()
 
     def _commit(self, train: Sequence[Planned], recorded: Mapping[int, Recorded], beside: Emission) -> Iterator[Batch]:
-        """Commit a train, in order, while the next one is emitted. `recorded` is what this call has emitted of it."""
+        """Commit a train in order while Spark emits the next train. `recorded` has the attempts emitted by this call."""
         for number, (batch, run) in enumerate(train, 1):
             with _naming_behind(batch, [other for other, _ in (*train[number:], *beside.planned)]):
                 done = self._finish_emitted(batch, run, recorded.get(batch.txid), beside)
@@ -73,7 +73,10 @@ class Pipeline:
             yield from done
 
     def _finish_emitted(self, batch: Batch, run: Run, recorded: Recorded | None, beside: Emission) -> list[Batch]:
-        """Commit and succeed an emitted batch, unless it has; where that cannot be, finish its run when Spark is free."""
+        """Commit and succeed an emitted batch, unless the batch has succeeded.
+
+        If the batch cannot be committed now, finish the run by itself when Spark is free.
+        """
         if batch.succeeded:
             log.info("%s: already committed as txid %s", batch.topology, batch.txid)
             self.found.add(batch.txid)
@@ -95,7 +98,7 @@ class Pipeline:
 
 @contextmanager
 def _naming_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
-    """Context manager. Say of a batch that fails which ones of the same call stay open behind it, and what goes on with them."""
+    """Context manager. If a batch fails, log the open batches behind the failed batch, and how to continue."""
     try:
         yield
     except TxbatchError:

@@ -1,4 +1,4 @@
-"""How far a call of many batches has come, told after each: on a terminal, or by a line of the log now and then."""
+"""The progress of a call with many batches: after each batch on a terminal, or now and then in a line of the log."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from txbatch.core.batch.transaction import Batch
 from txbatch.core.text import how_many
 
 log = logging.getLogger(__name__)
-# The log is told no more often.
+# The minimum seconds between two lines of the log.
 LOGGED_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """So many batches are committed, of so many if that is known, with so many records, in so many seconds.
+    """Numbers of committed batches, of their records, and of seconds since the call began. `of` is the number of all
+    batches, if known.
 
-    Where nobody knows of how many, `behind` are planned behind them. Of the batches `found`, with `records_found`, were
-    committed before the call. Of the seconds, `first` had passed when the first of the others was.
+    If `of` is unknown, `behind` more batches are planned. `found` batches, with `records_found` records, were committed
+    before the call. `first` is the number of seconds until the first batch of the call was committed.
 
     >>> print(Progress(73, 73_000, 20.0, of=365, first=2.0))
     73 of 365 batches are committed, 73,000 records, 3,650 a second, 0:01:13 left
@@ -48,9 +49,9 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return how long the others take if they go on like those behind the first; None where nobody can tell.
+        """Return the estimated seconds for the remaining batches; None if there is no estimate.
 
-        Before the first one Spark starts, and emits many by one job: what that took is not what each takes.
+        The estimate leaves out the time until the first commit: Spark starts before, and emits many batches by one job.
         """
         own = self.batches - self.found
         if not self.of or own < 2 or self.batches > self.of:
@@ -59,12 +60,12 @@ class Progress:
 
     @property
     def last(self) -> bool:
-        """True at the end of several, where that is known."""
+        """True after the last of several batches, if the number of batches is known."""
         return self.batches == self.of and self.batches > 1
 
     @property
     def committed(self) -> str:
-        """Return how many are committed, of how many.
+        """Return the number of committed batches, and of all batches if known.
 
         >>> Progress(73, 73_000, 20.0, of=365).committed
         '73 of 365 batches are committed'
@@ -96,10 +97,10 @@ def watch(
     behind: Callable[[], int] = lambda: 0,
     found: Container[int] = (),
 ) -> Iterator[Batch]:
-    """Yield batches, and tell after each how far the call has come; one that comes again is not counted again.
+    """Yield batches, and call `tell` with the progress after each. A batch yielded twice counts once.
 
-    Where nobody knows of how many, `behind` says how many are planned behind the one that was yielded last. The txids `found`
-    were committed before: they say nothing of how fast the call is.
+    If `of` is unknown, `behind` returns the number of planned batches behind the last batch. Batches with the txids `found`
+    were committed before, and do not count for the speed.
     """
     began, seen, now = time.monotonic(), set[int](), Progress(0, 0, 0.0, of)
     for batch in batches:
@@ -121,9 +122,9 @@ def _after(now: Progress, batch: Batch, seconds: float, behind: int, *, was_foun
 
 @contextmanager
 def log_progress(topology: str, of: int | None, stage: Callable[[], str]) -> Iterator[Tell]:
-    """Context manager. Yield what logs how far a call has come: at its end, where that is known, and now and then before.
+    """Context manager. Yield a function to log the progress of a call: at the end, if known, and now and then before.
 
-    Where it comes no further for so long, that it is at work is logged instead, and the `stage` of Spark, where there is one.
+    If there is no progress for LOGGED_SECONDS, log that the call is at work, and the `stage` of Spark, if any.
     """
     signs, ended = _Signs(topology, stage, Progress(0, 0, 0.0, of)), Event()
 
@@ -142,7 +143,7 @@ def log_progress(topology: str, of: int | None, stage: Callable[[], str]) -> Ite
 
 @dataclass(slots=True)
 class _Signs:
-    """Logs what is told by one thread, and that it is at work by another one: no more often together."""
+    """Logs progress from one thread, and signs of life from another, together at most one line in LOGGED_SECONDS."""
 
     topology: str
     stage: Callable[[], str]
@@ -165,7 +166,7 @@ class _Signs:
 
 
 def now_and_then(seconds: float, tell: Tell) -> Tell:
-    """Return what tells that at the end of a call, where that is known, and so often before."""
+    """Return a function that calls `tell` at most once in `seconds`, and at the end of a call, if known."""
     told = time.monotonic()
 
     def told_now_and_then(now: Progress) -> None:

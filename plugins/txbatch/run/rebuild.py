@@ -1,7 +1,7 @@
 """`txbatch rebuild`: count every batch of a topology again by the job as it is now, and swap when all are counted (R23).
 
-Batches are emitted beside the ledger, in one application, several by one job where that goes. Each is counted in a transaction of
-its own. A call that was killed is called again, and goes on.
+Batches are emitted beside the ledger, in one application, several by one job if possible. Each batch is counted in a
+transaction of its own. If a call was killed, call again: the next call goes on with the same rebuild.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from txbatch.core.protocol.ports import REBUILD
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-# How long the swap is tried again while others read the old generation, and the pause between two tries: shorter than a report.
+# Seconds to try the swap while others read the old generation, and the pause between two tries: shorter than a report.
 PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Rebuilds the topology of a job, once: what it emits is removed when `run` ends, and its application ended."""
+    """Rebuilds the topology of a job, once. At the end of `run`, staged files are removed and the application ends."""
 
     steps: Steps
     rebuilds: Rebuilds
@@ -47,11 +47,11 @@ class Rebuilder:
     pause: Callable[[float], None] = time.sleep
 
     def run(self, why: str | None, by: str | None = None) -> Rebuilt:
-        """Begin a rebuild, or go on with the one that runs, up to its swap.
+        """Begin a rebuild, or go on with the running rebuild, up to the swap.
 
-        A call that was cut off after the swap, and comes again, finds that done, and counts nothing. Unavailable names who reads
-        the old generation for too long: called again, it goes on there. TerminalError names the batch that the job cannot count:
-        the old generation goes on.
+        If an earlier call was cut off after the swap, return the finished rebuild, and count nothing. Raise Unavailable,
+        with the names of the readers, if others read the old generation for too long: the next call goes on with the swap.
+        Raise TerminalError, with the name of the batch, if the job cannot count a batch: the old generation goes on.
         """
         job = self.steps.job
         with self.steps.locks.hold(job.topology.name, REBUILD) as held:
@@ -59,7 +59,7 @@ class Rebuilder:
                 raise LeaseHeld(f"{job.topology.name}: another process rebuilds it; see report.rebuilds")
             if (done := self.rebuilds.done(job.topology.name, job.code, why)) is not None:
                 return done
-            with closing(self.emitter):  # while the lock is held: another's staged files stay
+            with closing(self.emitter):  # while the lock is held: files staged by another process stay
                 rebuild = self.rebuilds.begin(job.topology, job.name, job.code, why, by)
                 log.info("%s: %s", rebuild, self.rebuilds.progress(rebuild))
                 return Rebuilt(rebuild, self._to_swap(rebuild).txid)
@@ -84,7 +84,7 @@ class Rebuilder:
                     assert_never(other)
 
     def _try_to_swap(self, rebuild: Rebuild, *, last: bool) -> Swapped | Behind | Watched:
-        """Swap; Watched while others keep it from that, and the last time Unavailable."""
+        """Swap. If readers prevent the swap, return Watched; the last time, raise Unavailable."""
         try:
             found = self.rebuilds.swap(rebuild, self.steps.job.topology)
         except Unavailable as error:
@@ -106,9 +106,9 @@ class Rebuilder:
                 log.info("%s: txid %s is counted; %s", rebuild, version.txid, self.rebuilds.progress(rebuild))
 
     def _emit_ahead(self, rebuild: Rebuild) -> dict[int, Emitted | None]:
-        """Emit by one job those that are counted next, and return that by txid; None for one that is to be emitted by itself.
+        """Emit the next batches by one job, and return the emitted batches by txid; None for a batch to emit by itself.
 
-        Nothing where the next one does not go together with those behind it.
+        Return an empty dict if the next batch cannot be emitted together with the batches behind.
         """
         name, planned = self.steps.job.topology.name, self._plan_ahead(rebuild)
         if len(planned) < 2:
@@ -119,13 +119,15 @@ class Rebuilder:
         return {version.txid: (of, again[version.txid]) if version.txid in again else None for version, of in planned}
 
     def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
-        """Return what is read again of the next versions, up to the bounds of one job, and to one that does not go together."""
+        """Return the next versions, each with its plan, up to the bounds of one job. Stop before a version that does
+        not go together.
+        """
         topology, found = self.steps.job.topology, list[tuple[Batch, Planned]]()
         if bulk.reason_against(topology) is not None:
             return found
         weight, versions = JobSize(topology), self.rebuilds.to_count(rebuild, bulk.BATCHES_MAX)
         plans = plans_of(self.steps, versions, rebuild.why)
-        with suppress(TxbatchError), closing(plans):  # whose plan fails is told when it is the next
+        with suppress(TxbatchError), closing(plans):  # a version without a plan raises when its turn comes
             for version, planned in plans:
                 if found and not bulk.go_together(topology, found[0][1].plan, planned.plan):
                     break
@@ -136,7 +138,7 @@ class Rebuilder:
         return found
 
     def _count(self, rebuild: Rebuild, version: Batch, emitted: Emitted | None) -> bool:
-        """Count a version, which is emitted where it is not yet; False where another has taken its place."""
+        """Count a version, and emit the version first if necessary. Return False if another version has replaced this version."""
         topology, found = self.steps.job.topology, emitted or self._emit(rebuild, version)
         if found is None:
             return False
@@ -148,7 +150,7 @@ class Rebuilder:
             again.remove()
 
     def _emit(self, rebuild: Rebuild, version: Batch) -> Emitted | None:
-        """Emit a version by itself; None where another has taken its place."""
+        """Emit a version by itself. Return None if another version has replaced this version."""
         try:
             planned = plan_of(self.steps, version, rebuild.why)
             if planned is None:
@@ -164,7 +166,7 @@ class Rebuilder:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What is read again of a version that counts."""
+    """The plan to read a version of a position again."""
 
     plan: BatchPlan
     version: PositionVersion
@@ -174,13 +176,13 @@ Emitted = tuple[Planned, Again]
 
 
 def plan_of(steps: Steps, version: Batch, why: str) -> Planned | None:
-    """Return what is read again of a version; None where another has taken its place."""
+    """Return the plan to read a version again; None if another version has replaced this version."""
     found = list(plans_of(steps, [version], why))
     return found[0][1] if found else None
 
 
 def plans_of(steps: Steps, versions: Iterable[Batch], why: str) -> Generator[tuple[Batch, Planned], None, None]:
-    """Yield what is read again of each version, by one look at the sources; nothing where another has taken its place."""
+    """Yield the plan to read each version again, by one look at the sources. Leave out replaced versions."""
     topology, ledger = steps.job.topology, steps.ledger
     head = ledger.head(topology.name, Run(REBUILD))
     with planning.Coordinators() as coordinators:

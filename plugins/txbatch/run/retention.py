@@ -1,4 +1,4 @@
-"""`txbatch gc`: what a policy does not keep is folded, and old windows leave, of one topology or of all (R22, R30)."""
+"""`txbatch gc`: fold contributions and remove old windows by policy, of one topology or of all (R22, R30)."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from txbatch.run.window_retention import leave
 
 
 class StagingCleaner(Protocol):
-    """What killed processes left in the staging area, and nobody reads any more. `storage.leftovers` has it."""
+    """Removes the files of killed processes from the staging area, once no process reads the files. See `storage.leftovers`."""
 
     def number(self, topology: str, final: int) -> int:
-        """Return how many folders `remove` would remove now."""
+        """Return the number of folders to remove now."""
 
     def remove(self, topology: str, final: int) -> int:
-        """Remove the folders of all txids up to this one, which are final, and of processes that ended; return how many."""
+        """Remove the folders of all final txids up to this txid, and of ended processes. Return the number of removed folders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Folds, removes what was left in the staging area, and tells in a row per topology how far it came and what it waits for."""
+    """Folds contributions, and removes leftover folders. Returns a row per topology with its horizon, and the reason to wait."""
 
     retention: Retention
     leftovers: StagingCleaner
     windows: Windows
 
     def one(self, topology: str, keep: Keep | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Fold a topology by this policy, or by that of its job; DefinitionError when that keeps everything."""
+        """Fold a topology by this policy, or by the policy of its job. Raise DefinitionError if the job keeps everything."""
         keep = keep or self._policy(topology)
         return self._folded(self.retention.past(topology, keep), keep, dry_run=dry_run)
 
     def all(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
-        """Fold each topology by its policy; one that is rebuilt now, or that cannot be folded, is left as it is, and says so."""
+        """Fold each topology by its policy. If a topology is being rebuilt or cannot be folded, only return its row,
+        with the reason.
+        """
         for topology, keep in self.retention.policies().items():
             if keep is None:
                 horizon = self.retention.horizon(topology)
@@ -77,7 +79,7 @@ class Collector:
 
 
 def waiting(row: Mapping[str, Any]) -> str:
-    """Return what keeps a topology's horizon where it is, in a line."""
+    """Return the reason, in a line, why a topology's horizon stays where the horizon is."""
     return f"{row['topology']}: txid {row['horizon'] + 1} stays; it waits for {row['waits_for']}"
 
 

@@ -1,6 +1,7 @@
-"""Calls of `txbatch run` and the like: a call that plans several batches gives each a run of its own, named after itself.
+"""Names of runs of `txbatch run` and similar calls. A call with several batches gives each batch a run of its own,
+named after the call.
 
-To the ledger those are runs like any other. The process holds the name of the call, so that only one is at work on them.
+To the ledger these are ordinary runs. The process holds the name of the call, to keep other processes from its runs.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ _OF_CALL = re.compile(rf"({RUN_PREFIX}(?:[0-9a-f]{{12}}|restate-[0-9a-f]{{12}}-\
 
 
 def new_run(parameters: Metadata | None) -> Run:
-    """Return a run that no call had before."""
+    """Return a run with a new name."""
     return Run(f"{RUN_PREFIX}{uuid4().hex[:12]}", parameters=parameters or {})
 
 
 def named(run_id: str, parameters: Metadata | None) -> Run:
-    """Return the run of a name that somebody gave."""
+    """Return the run with a given name."""
     return Run(f"{RUN_PREFIX}{run_id}", parameters=parameters or {})
 
 
 def call_of(name: str) -> str:
-    """Return the name that a process holds for a run: its own, or that of the call that emits it with others."""
+    """Return the name to hold for a run: the name of its call if the call has several runs, or the run's own name."""
     found = _OF_CALL.fullmatch(name)
     return found[1] if found else name
 
@@ -43,7 +44,7 @@ def names(call: str) -> Iterator[str]:
 
 
 def restates(name: str, asked: Sequence[Restate], *, each_by_name: bool = False) -> list[Run]:
-    """Return a run of this name for each position; or of this call, each by a name of its own."""
+    """Return a run for each position: all with this name, or each with a name of its own, named after this call."""
     call = f"{RUN_PREFIX}{name}"
     found = names(call) if each_by_name else repeat(call)
     return [Run(each_name, restate=each) for each_name, each in zip(found, asked, strict=False)]
@@ -51,7 +52,7 @@ def restates(name: str, asked: Sequence[Restate], *, each_by_name: bool = False)
 
 @contextmanager
 def hold(locks: RunLocks, topology: str, run: Run) -> Iterator[Run]:
-    """Context manager. Hold the name of the run, or its call, until the block ends; LeaseHeld while another process does."""
+    """Context manager. Hold the name of the run, or of its call. Raise LeaseHeld while another process holds the name."""
     with locks.hold(topology, call_of(run.name)) as mine:
         if not mine:
             raise LeaseHeld(f"{topology}: {run.name} is running; wait until it ends")

@@ -1,4 +1,4 @@
-"""`txbatch run`: the four steps one after the other, in this process, without Airflow."""
+"""`txbatch run`: do the four steps one after the other, in this process, without Airflow."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from txbatch.run.steps import Steps
 from txbatch.run.unfinished import UnfinishedBatches
 
 log = logging.getLogger(__name__)
-# Which files of a batch's source differ from its plan, which is not committed yet.
+# Returns the files that differ from the plan of a batch not yet committed.
 Differs = Callable[[Topology, Batch], Sequence[Mapping[str, str]]]
-# What a run does that another live run is in the way of: it raises.
+# Raises the error of a run while another live run is in the way.
 Waits = Callable[[Run, Wait], NoReturn]
 
 
 class Runner:
-    """Runs batches of one job, all in one application, which ends with the `with` block."""
+    """Runs batches of one job in one application. The application ends with the `with` block."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Runner:
     ) -> None:
         self.steps, self.application, self.differs = steps, application, differs
         self.waits, self.succeed = waits or _not_its_turn, succeed or steps.succeeded
-        self.found = set[int]()  # the txids of those yielded that were committed before
-        self.behind = 0  # how many batches are planned behind the one that was yielded last, to be emitted by one job
+        self.found = set[int]()  # txids of yielded batches committed before
+        self.behind = 0  # number of batches planned behind the last yielded batch, to be emitted by one job
 
     @property
     def job(self) -> Job:
@@ -68,9 +68,9 @@ class Runner:
         *,
         until_idle: bool = False,
     ) -> Iterator[Batch]:
-        """Yield each batch as it is committed: first what an earlier call left unfinished, unless a run_id is given.
+        """Yield each batch after its commit. Without a run_id, first finish the batches of earlier calls.
 
-        Nothing is yielded when there is nothing new. NotItsTurn while another live run is in the way.
+        Yield nothing if nothing is new. Raise NotItsTurn while another live run is in the way.
         """
         if run_id is None:
             yield from self._unfinished()
@@ -90,11 +90,11 @@ class Runner:
         skipped: bool = False,
         run_id: str | None = None,
     ) -> Iterator[Batch]:
-        """Count committed batches again, in their places (R17); yield each batch as it is committed.
+        """Count committed batches again, in their places (R17). Yield each batch after its commit.
 
-        First comes what an earlier call left unfinished, unless a run_id is given. A txid that is a restate stands for its
-        position. A call for the same txids and reason as one that was killed goes on where that ended.
-        TerminalError, before anything is changed, for what cannot be counted again.
+        Without a run_id, first finish the batches of earlier calls. The txid of a restate means its position. If a call was
+        killed, a call with the same txids and reason goes on. Raise TerminalError, before any change, if a batch cannot be
+        counted again.
         """
         asked = [Restate(each, why, by, accept_missing, skipped) for each in self._positions(txids)]
         runs = self._unfinished_call(asked) if run_id is None else run_names.restates(run_id, asked)
@@ -108,13 +108,13 @@ class Runner:
             yield from self._alone(runs)
 
     def _positions(self, txids: Iterable[int]) -> list[int]:
-        """Return the positions of some txids, each once, in their order."""
+        """Return the sorted positions of txids, without duplicates."""
         self.steps.register()
         name, ledger = self.job.topology.name, self.steps.ledger
         return sorted({ledger.batch(name, txid).position for txid in txids})
 
     def _unfinished_call(self, asked: Sequence[Restate]) -> list[Run]:
-        """Return the runs of the first call for the same that did not finish: an earlier one that was killed, or a new one."""
+        """Return the runs of the first unfinished call for the same restates: an earlier killed call, or a new call."""
         topology, ledger = self.job.topology.name, self.steps.ledger
         for number in count(1):
             call = f"restate-{digest([[each.position, each.why] for each in asked])[:12]}-{number}"
@@ -127,22 +127,23 @@ class Runner:
         raise AssertionError("numbers do not end")
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
-        """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
+        """Yield the batch of each interval, in order, like `run`. Batches committed before are yielded too."""
         yield from self._unfinished()
         yield from self._each(run_names.new_run(parameters), intervals)
 
     def catch_up(self, run: Run, intervals: Iterable[Interval] | None) -> Iterator[Batch]:
-        """Yield the batches of one run: that of each interval, in order; None: until nothing is new.
+        """Yield the batches of one run: the batch of each interval, in order; None: until nothing is new.
 
-        To the ledger they are runs named after this one. Called again for the same run, those it has made are found again.
+        To the ledger these are runs named after this run. A later call for the same run finds the same runs again.
         """
         self.steps.register()
         yield from self._each(run, repeat(None) if intervals is None else intervals, until_idle=intervals is None)
 
     def _each(self, call: Run, intervals: Iterable[Interval | None], *, until_idle: bool = False) -> Iterator[Batch]:
-        """Yield the batch of each interval, or of none, by runs named after this one; `until_idle`: until there is nothing new.
+        """Yield the batch of each interval, or of None, by runs named after the call. If `until_idle`, stop once
+        nothing is new.
 
-        Where the topology lets that, several are planned ahead and emitted by one job.
+        If the topology allows, plan several batches ahead and emit the batches by one job.
         """
         runs = (
             replace(call, name=name, interval=each)
@@ -173,7 +174,7 @@ class Runner:
                     return
 
     def _alone(self, runs: Iterable[Run]) -> Iterator[Batch]:
-        """Yield the batches of runs, each of which is held by its own name."""
+        """Yield the batches of runs. Each run is held by its own name."""
         for run in runs:
             with hold(self.steps.locks, self.job.topology.name, run):
                 done = self._finish(run)
@@ -183,7 +184,9 @@ class Runner:
         return UnfinishedBatches(self.steps, self.application, self._finish).finished()
 
     def _finish(self, run: Run) -> list[Batch]:
-        """Bring the run's batch through all steps; return what it adopted and its own, none for nothing new."""
+        """Bring the run's batch through all steps. Return the adopted batches and the run's own, or an empty list if
+        nothing is new.
+        """
         if run.restate is not None:
             self._tell_begun(run)
         found = Advance(self.steps, run, self.submit, self.succeed).to_commit()
@@ -197,7 +200,7 @@ class Runner:
         return [*adopted, self.succeed(found.batch)]
 
     def _tell_begun(self, run: Run) -> None:
-        """Say of a restate that goes on which files differ from its plan, which stays (R3)."""
+        """Log the files that differ from the plan of an unfinished restate. The plan stays (R3)."""
         topology, own = self.job.topology, self.steps.ledger.head(self.job.topology.name, run).own
         if own is None or own.status not in (BatchStatus.PLANNED, BatchStatus.EMITTED):
             return

@@ -1,7 +1,7 @@
-"""One run emits for others of its topology too, in the Spark application that it has started anyway.
+"""A run also emits batches of other runs of its topology, in its own Spark application.
 
-To the ledger each is an ordinary attempt of its own run. While an application is at work others wait for it, and start
-none: who may is decided by a lock that ends with its process.
+To the ledger each is an ordinary attempt of the batch's own run. While an application is at work, other runs start no
+application, and wait. A lock decides which process emits for all. The lock ends with the process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from txbatch.run.bulk import Planned, emit_ahead
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-EMIT_FOR_ALL = "emit for all"  # no run is called so: theirs begin with whose they are
+EMIT_FOR_ALL = "emit for all"  # no name of a run: names of runs begin with their maker
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """The run emits its batch itself; `for_others` too, as no other process does."""
+    """The run emits its batch itself. If `for_others`, the run also emits for others, because no other process does."""
 
     batch: Batch
     for_others: bool
@@ -34,7 +34,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class WaitForOthers:
-    """The application of another run is at work, and is going to emit this run's batch."""
+    """The application of another run is at work, and will emit this run's batch."""
 
     batch: Batch
 
@@ -62,10 +62,10 @@ def somebody_emits(locks: RunLocks, topology: str) -> bool:
 
 
 def decide(batch: Batch, run: Run, *, alone: bool, first_try: bool) -> Emission:
-    """Decide who emits the run's batch; `alone` is the only process that emits for others.
+    """Decide which run emits the run's batch. If `alone`, no other process emits for others.
 
-    A first try leaves its batch to the application that is at work even where an attempt was made: it may be under way,
-    and a second one would fence it off. A task that was retried or cleared leaves only what nobody has tried.
+    On its first try, a task leaves its batch to the working application, even after an attempt: the attempt may be under
+    way, and a second attempt would fence off the first. A retried or cleared task only leaves a batch without any attempt.
     """
     own = batch.lease_run == run.name
     if own and batch.status is BatchStatus.EMITTED and first_try:
@@ -78,9 +78,9 @@ def decide(batch: Batch, run: Run, *, alone: bool, first_try: bool) -> Emission:
 def emit(
     steps: Steps, batch: Batch, run: Run, start: Callable[[], AbstractContextManager[Application]], *, first_try: bool
 ) -> Emitted | Taken | WaitForOthers | Wait:
-    """Emit the run's batch, and for others if nobody else does; or say for whom the run waits.
+    """Emit the run's batch, and also for others if no other process does; or return the reason to wait.
 
-    `start` gives the application, which ends with its block; it is called only when this run emits.
+    `start` is called only if this run emits. The application ends with its block.
     """
     with steps.locks.hold(batch.topology, EMIT_FOR_ALL) as alone:
         decision = decide(steps.ledger.batch(batch.topology, batch.txid), run, alone=alone, first_try=first_try)
@@ -98,7 +98,9 @@ def emit(
 
 
 def _emit_own(steps: Steps, decision: Emit, run: Run, application: Application) -> Batch | Wait:
-    """Emit the run's batch by one job with what others wait for; by itself where that cannot be, or fails."""
+    """Emit the run's batch by one job together with waiting batches of others. If impossible, or after a failure, emit
+    the batch by itself.
+    """
     own = decision.batch
     if decision.for_others and own.status is BatchStatus.PLANNED:
         emit_ahead(steps, application, [(own, run), *_waiting(steps, run)])
@@ -109,9 +111,9 @@ def _emit_own(steps: Steps, decision: Emit, run: Run, application: Application) 
 
 
 def emit_for_others(steps: Steps, run: Run, application: Application) -> None:
-    """Emit what other living runs have planned and nobody has tried yet: by one job where that goes, else one after the other.
+    """Emit the untried planned batches of other live runs: by one job if possible, and the rest one after the other.
 
-    What comes meanwhile too, max_pending at most. What fails is left to its own run.
+    Batches planned meanwhile are emitted too, at most max_pending. If a batch fails, its own run finishes the batch.
     """
     emit_ahead(steps, application, _waiting(steps, run))
     for _ in range(steps.job.topology.max_pending):
@@ -128,7 +130,7 @@ def emit_for_others(steps: Steps, run: Run, application: Application) -> None:
 
 
 def _waiting(steps: Steps, run: Run) -> list[Planned]:
-    """Return what other living runs have planned and nobody has tried yet."""
+    """Return the untried planned batches of other live runs."""
     pending = steps.ledger.head(steps.job.topology.name, run).pending
     return [(each, Run(each.lease_run or "")) for each in pending if _waits(each, run)]
 

@@ -39,13 +39,13 @@ from txbatch.core.upstream.look_ups import export
 from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
-# An attempt whose manifest the ledger has.
+# An attempt, with the manifest recorded in the ledger.
 Recorded = tuple[Assignment, Manifest]
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one job, on whatever ledger, staging area, locks and clock it is given (`txbatch.wiring`)."""
+    """The steps of one job, on any ledger, staging area, locks and clock (see `txbatch.wiring`)."""
 
     job: Job
     ledger: Ledger
@@ -54,7 +54,9 @@ class Steps:
     repeat: Repeat = repeat
 
     def register(self) -> None:
-        """Make the topology known to the ledger; SchemaMismatch when its history is another's (R2, R23)."""
+        """Register the topology in the ledger. Raise SchemaMismatch if the ledger has another history of the topology
+        (R2, R23).
+        """
         self.ledger.register(self.job.topology, self.job.name)
 
     def initialize_transaction(self, run: Run) -> Batch | Wait | NothingNew:
@@ -63,7 +65,7 @@ class Steps:
         return self.find_or_plan(run)
 
     def find_or_plan(self, run: Run) -> Batch | Wait | NothingNew:
-        """Do the same for a topology that this process has registered."""
+        """Find or plan the run's batch, of a topology registered by this process."""
         found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
             _say_planned(found, run, logging.INFO)
@@ -71,7 +73,7 @@ class Steps:
         return found
 
     def plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
-        """Find or plan the batches of the first of several runs at once, as the coordinator does."""
+        """Find or plan at once the batches of the first of several runs, just like the coordinator."""
         found = coordinator.plan_many(self.ledger, self.job.topology, runs, behind, length)
         for batch, run in zip(found, runs, strict=False):
             _say_planned(batch, run, logging.DEBUG)
@@ -79,7 +81,7 @@ class Steps:
         return found
 
     def _warn_of_closed(self, planned: Sequence[tuple[Batch, Run]]) -> None:
-        """Say of intervals that come after later ones that they may count in closed windows (R26)."""
+        """Log a warning for intervals planned after later intervals: their records may count in closed windows (R26)."""
         topology = self.job.topology
         if not planned or not topology.by_interval or not topology.closes:
             return
@@ -90,9 +92,9 @@ class Steps:
                     log.warning("%s", told_of)
 
     def check_restate(self, run: Run) -> Batch | None:
-        """Plan what the run would count again, and store nothing; return its batch instead, if it has one.
+        """Plan the run's restate, and store nothing. If the run has a batch, return the batch.
 
-        TerminalError for what cannot be counted again; PartitionUnreadable for a source that is not there.
+        Raise TerminalError if the batch cannot be counted again, and PartitionUnreadable if the source is unavailable.
         """
         topology = self.job.topology
         head = self.ledger.head(topology.name, run)
@@ -106,7 +108,7 @@ class Steps:
         return self.ledger.head(self.job.topology.name, run).own is None
 
     def batch_of(self, run: Run) -> Batch:
-        """Return the run's own batch, or else the last that it adopted; TerminalError when there is none."""
+        """Return the run's own batch, or the last batch adopted by the run. Raise TerminalError if the run has neither."""
         name = self.job.topology.name
         batch = self.ledger.head(name, run).own or self.ledger.committed_by(name, run)
         if batch is None:
@@ -114,10 +116,10 @@ class Steps:
         return batch
 
     def emit_batch(self, batch: Batch, run: Run, submit: Submit) -> Batch:
-        """Make a new attempt: Spark reads the batch and stages its partials; the ledger takes the manifest (R5, R7).
+        """Make a new attempt: Spark reads the batch and stages its partials, and the ledger records the manifest (R5, R7).
 
-        `submit` runs the job on an attempt's folder and raises when it fails. A committed batch is returned as it is.
-        SchemaMismatch when the job changed since it was registered, and is defined otherwise now (R23).
+        `submit` runs the job on an attempt's folder, and raises if the job fails. Return a committed batch unchanged. Raise
+        SchemaMismatch if the job changed after its registration, and has another definition now (R23).
         """
         batch = self.ledger.batch(batch.topology, batch.txid)
         if batch.status is BatchStatus.COMMITTED:
@@ -134,14 +136,14 @@ class Steps:
         return emitted
 
     def code_now(self) -> tuple[str, Loaded]:
-        """Return the digest of the job's code as it is now, and what that makes. SchemaMismatch as `emit_batch` raises it."""
+        """Return the digest of the job's code now, with the loaded job. Raise SchemaMismatch just like `emit_batch`."""
         job = self.job.now()
         if job.code != self.job.code:
             self.ledger.check_definition(job.topology, job.name)
         return job.code, job.loaded()
 
     def start_attempt(self, batch: Batch, run: Run, code: str, loaded: Loaded) -> tuple[AttemptFolder, Assignment]:
-        """Begin the next attempt of a batch, and return its folder."""
+        """Begin the next attempt of a batch. Return the attempt's folder and assignment."""
         assignment = replace(self.ledger.start_attempt(batch, run, code), loaded=loaded)
         folder = self.staging.attempt(assignment)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
@@ -149,9 +151,9 @@ class Steps:
         return folder, assignment
 
     def assign(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Tell the attempt's driver what to do, and those of older attempts that it took their place.
+        """Write the assignment for the attempt's driver, and supersede older attempts.
 
-        Refuse what cannot be read any more as it was planned: TransientError, before Spark is started.
+        If planned records cannot be read any more, raise TransientError before Spark starts.
         """
         decisions.check_gone(assignment)
         self._check_source(assignment)
@@ -167,11 +169,13 @@ class Steps:
                 raise error.retold(f"{topology}: txid {txid}: {advice.of_open(error.text, topology, txid)}") from error
 
     def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> tuple[Batch, Manifest]:
-        """Give the ledger what an attempt read and wrote; return its batch as it is then, and that."""
+        """Record an attempt's manifest in the ledger. Return the batch after recording, with the manifest."""
         return self.record_manifests([(folder, assignment)])[0]
 
     def record_manifests(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> list[tuple[Batch, Manifest]]:
-        """Do the same of several attempts at once: of all, or of none and raise as of the first that cannot be."""
+        """Record the manifests of several attempts at once: of all, or of none. Raise the error of the first rejected
+        manifest.
+        """
         recorded = []
         for folder, assignment in attempts:
             failpoints.hit("emit.manifest_written")
@@ -181,7 +185,7 @@ class Steps:
 
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
-        """Context manager. Tell the ledger why an attempt failed, and raise that."""
+        """Context manager. If the block fails, record the reason in the ledger, and raise the failure."""
         try:
             yield
         except Exception as error:
@@ -190,7 +194,7 @@ class Steps:
             raise failure from error
 
     def emit_or_wait(self, batch: Batch, run: Run, submit: Submit) -> Batch | Wait:
-        """Emit the batch; Wait while another live run works on it."""
+        """Emit the batch. Return Wait while another live run works on the batch."""
         try:
             return self.emit_batch(batch, run, submit)
         except LeaseHeld as error:
@@ -198,10 +202,11 @@ class Steps:
             return Wait(self.ledger.batch(batch.topology, batch.txid), WaitReason.HELD)
 
     def commit(self, batch: Batch, run: Run | None = None, recorded: Recorded | None = None) -> Committed:
-        """Load the newest attempt's partials and apply them (R6..R10). A batch that no longer continues is aborted.
+        """Load the newest attempt's partials and apply the partials to the states (R6..R10). Abort a batch that no
+        longer continues.
 
-        `run` may end an older commit of its own that does not go on. `recorded` is what the ledger was given of the batch
-        just now, as `batch` is: it is not asked before, and the commit finds out whether it is still so.
+        `run` may end its own older commit if that commit is stalled. If `recorded` is given, `batch` and `recorded` are
+        fresh from the ledger: the ledger is not read again, and the commit checks whether both still hold.
         """
         if recorded is None:
             batch = self.ledger.batch(batch.topology, batch.txid)
@@ -225,7 +230,7 @@ class Steps:
         return committed
 
     def _recorded(self, batch: Batch) -> Recorded:
-        """Return what the ledger has of the newest attempt; TerminalError when that is no manifest."""
+        """Return the newest attempt with its manifest. Raise TerminalError if the attempt has no manifest."""
         assignment, manifest = self.ledger.newest_attempt(batch)
         if manifest is None:
             raise NotEmitted(
@@ -234,7 +239,7 @@ class Steps:
         return assignment, manifest
 
     def _check_whole(self, batch: Batch, manifest: Manifest) -> None:
-        """Abort a restate that would lose records whose file is gone, and raise TerminalError (R17)."""
+        """Abort a restate that would lose records of a missing file, and raise TerminalError (R17)."""
         if batch.kind is not BatchKind.RESTATE or not batch.plan.whole:
             return
         try:
@@ -245,13 +250,15 @@ class Steps:
             raise
 
     def success(self, batch: Batch) -> bool:
-        """Tell the spouts, write the files of states, remove the staged ones, note it; True the first time (R8)."""
+        """Notify the spouts, write the files of states, remove staged files, and note the success. Return True the
+        first time (R8).
+        """
         self.cleaned(batch)
         return self.ledger.success(batch.topology, batch.txid)
 
     def cleaned(self, batch: Batch) -> Batch:
-        """Let all of success run but its note, and return the batch: whoever announces it notes that."""
-        if batch.status is not BatchStatus.COMMITTED:  # as it was read then: what is committed stays
+        """Run success without its note, and return the batch. The caller announces the batch, and notes the success."""
+        if batch.status is not BatchStatus.COMMITTED:  # read before; a committed batch stays committed
             batch = self.ledger.batch(batch.topology, batch.txid)
         decisions.check_success(batch)
         for stream in self.job.topology.streams.values():
@@ -264,7 +271,7 @@ class Steps:
         return batch
 
     def succeeded(self, batch: Batch) -> Batch:
-        """Let success run, and return the batch as it is then."""
+        """Run success, and return the batch with its new status."""
         self.success(batch)
         return replace(batch, succeeded=True)
 
@@ -275,7 +282,7 @@ def _say_planned(batch: Batch, run: Run, level: int) -> None:
 
 
 def _tell_spout(stream: Stream, batch: Batch) -> None:
-    """Tell a spout of a committed batch; TransientError for what its coordinator raises, unless that is an error of ours."""
+    """Notify a spout of a committed batch. Raise TransientError for errors of its coordinator, except errors of txbatch."""
     with (
         naming_stream(f"{batch.topology}: txid {batch.txid} is committed; success() of stream {stream.name!r}"),
         closing(stream.spout.coordinator()) as spout_coordinator,
@@ -284,7 +291,7 @@ def _tell_spout(stream: Stream, batch: Batch) -> None:
 
 
 def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt | None:
-    """Return the error that names the newer attempt, if one ended this attempt's driver."""
+    """Return the error with the name of the newer attempt, if a newer attempt ended this attempt's driver."""
     try:
         newer = folder.read_heartbeat().superseded
     except (TransientError, NewerFormat):
@@ -294,7 +301,7 @@ def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt |
 
 
 def _said_by_job(folder: AttemptFolder, assignment: Assignment, error: Exception) -> Exception:
-    """Return the error that the job itself wrote down, which says more than the exit code of spark-submit."""
+    """Return the error written by the job itself: the exit code of spark-submit says less."""
     try:
         said = folder.read_error()
     except NewerFormat:

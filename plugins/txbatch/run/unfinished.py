@@ -1,4 +1,4 @@
-"""What earlier calls left unfinished, which the next call finishes first: those of one call are emitted by one job."""
+"""Unfinished batches of earlier calls. The next call finishes them first, and emits batches of the same call by one job."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedBatches:
-    """Finishes what was left. `finish` brings a run's batch through all steps, and returns what came of it."""
+    """Finishes the batches of earlier calls. `finish` brings the batch of a run through all steps, and returns the
+    finished batches.
+    """
 
     steps: Steps
     application: Application
     finish: Callable[[Run], list[Batch]]
 
     def finished(self) -> Iterator[Batch]:
-        """Yield each batch as it is committed, the oldest first. LeaseHeld while another process is at work on it."""
+        """Yield each batch after its commit, the oldest first. Raise LeaseHeld while another process works on a batch."""
         name, txid, tried = self.steps.job.topology.name, 0, set[str]()
         self.steps.register()
         while found := self.steps.ledger.oldest_unfinished(name, RUN_PREFIX, above=txid):
@@ -52,7 +54,9 @@ class UnfinishedBatches:
             yield from done
 
     def _planned_by(self, found: Unfinished | None) -> list[Planned]:
-        """Return what the call of an unfinished batch planned and did not emit, from that batch on: as many as one job takes."""
+        """Return the planned batches of the call of an unfinished batch, from the unfinished batch on, up to the bounds
+        of one job.
+        """
         name, ledger, planned = self.steps.job.topology.name, self.steps.ledger, list[Planned]()
         call, weight = found and call_of(found.run.name), JobSize(self.steps.job.topology)
         while found and call_of(found.run.name) == call and len(planned) < bulk.BATCHES_MAX and not weight.full:
@@ -64,7 +68,9 @@ class UnfinishedBatches:
         return planned
 
     def _finish_begun(self, batch: Batch, run: Run) -> list[Batch]:
-        """Finish what an earlier call began. A restate that cannot be is aborted: it holds no records and keeps none back."""
+        """Finish a batch of an earlier call. Abort a restate that fails: a restate holds no records, and blocks no
+        other batch.
+        """
         try:
             return self.finish(run)
         except (TerminalError, PartitionUnreadable) as error:
@@ -75,7 +81,9 @@ class UnfinishedBatches:
             return []
 
     def _succeeded_late(self, batch: Batch) -> list[Batch]:
-        """Succeed a batch that an earlier run committed; return none where that fails again, which keeps no other batch back."""
+        """Succeed a batch committed by an earlier run. If success fails again, return an empty list: no other batch is
+        blocked.
+        """
         try:
             return [self.steps.succeeded(batch)]
         except TxbatchError as error:

@@ -1,6 +1,6 @@
-"""Verify a topology: read its committed batches again, and compare them with what the ledger's database holds (R24).
+"""Verify a topology: read its committed batches again, and compare the results with the rows in the ledger's database (R24).
 
-No txid is used, no attempt is made, nothing is registered: whoever runs batches meanwhile does not notice.
+Verify uses no txid, makes no attempt and registers nothing: runs at work meanwhile do not notice.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology
 
 log = logging.getLogger(__name__)
-# Of a topology's plan, which files differ from it now.
+# Returns the files that differ now from the plan of a batch.
 Differs = Callable[[Topology, Recorded], Sequence[Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be verified: these txids, or else a sample of so many batches, or else all of them."""
+    """The batches to verify: these txids, or a sample of so many batches, or all batches."""
 
     txids: Sequence[int] = ()
     sample: int | None = None
@@ -49,13 +49,13 @@ class Asked:
 
     @property
     def all(self) -> bool:
-        """True if every batch is."""
+        """True if all batches are verified."""
         return not self.txids and self.sample is None
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Verifies one job's batches, all in one application, which ends with the call."""
+    """Verifies the batches of one job in one application. The application ends with the call."""
 
     job: Job
     ledger: Ledger
@@ -71,21 +71,21 @@ class Verifier:
 
     @property
     def _contribute(self) -> bool:
-        """True if batches contribute to every state: each of them can be compared, and restated."""
+        """True if every state keeps contributions: each batch can then be compared and restated."""
         return all(each.state.contributions for each in self.job.topology.aggregates)
 
     def verify(self, asked: Asked) -> Iterator[Finding]:
-        """Yield what each batch came to, then the states, and, unless txids are named, what is not counted.
+        """Yield a finding of each batch, then of the states, and, unless txids are named, of batches not counted.
 
-        Raises UnknownName, TerminalError for a txid that is not committed, and SchemaMismatch when the job is defined
-        otherwise than the ledger knows it: before anything is read.
+        Before reading anything, raise UnknownName; TerminalError for a txid that is not committed; SchemaMismatch if the
+        job's definition differs from the ledger's definition.
         """
         self.ledger.check_definition(self.job.topology, self.job.name)
         known = self.books.current(self.name)
         positions = list(known)
         kept = [position for position, folded in known.items() if not folded]
         audit = self.books.audit(self.job.topology)
-        if audit.versions:  # which of them count is not known
+        if audit.versions:  # unknown: the versions that count
             yield from map(_of_ledger, audit.versions)
             return
         chosen = self._chosen(kept, asked)
@@ -115,7 +115,7 @@ class Verifier:
         return some
 
     def _batch(self, recorded: Recorded, audit: Audit) -> Finding:
-        """Return what a batch came to: nothing is read for what the ledger tells in two ways."""
+        """Return the finding of a batch. If the ledger contradicts itself about the batch, read nothing."""
         told = Finding("batch", position=recorded.position, txid=recorded.txid)
         if (contradictions := audit.of.get(recorded.txid)) is not None:
             return _with(told, Outcome.DIFFERENT, reason=_contradicted(contradictions))
@@ -128,7 +128,7 @@ class Verifier:
         return _with(found, Outcome.DIFFERENT, reason=_contradicted(contributed))
 
     def _read(self, recorded: Recorded, told: Finding) -> Finding:
-        """Return what reading a batch again came to."""
+        """Read a batch again, and return the finding."""
         try:
             return self._compared(recorded, told)
         except Unverifiable as error:
@@ -165,13 +165,15 @@ class Verifier:
         return "the source and the job's file are what they were: the database was changed by hand, or the job depends on more"
 
     def _restate(self, recorded: Recorded) -> str | None:
-        """Return the command that counts a batch as its source is now; None where only a rebuild would."""
+        """Return the command to count a batch from its source now; None if only a rebuild can."""
         return restate_command(self.name, recorded.txid) if self._contribute else None
 
     def _again(self, recorded: Recorded) -> tuple[Again, str | None]:
-        """Return what was counted, read again, and what has come into its interval since, which only a restate counts.
+        """Read the counted records again. Return the result, and a text about late records of the interval, counted
+        only by a restate.
 
-        An interval is read as it is now; where that is not what was counted, by the files that were there when it was planned.
+        Read an interval with the current files first. If the result differs from the counted records, or cannot be read,
+        read the interval again with the files from its plan.
         """
         then, now, came, readable = recorded.plan_again(), self._as_now(recorded), None, True
         if now is not None and now.streams != then.streams:
@@ -210,7 +212,10 @@ class Verifier:
         return _with(told, told.outcome, reason=reason, changed=changed, restate=self._restate(recorded))
 
     def _as_now(self, recorded: Recorded) -> BatchPlan | None:
-        """Return what is read again, the interval as it would be planned now; None where there is none, or it cannot be asked."""
+        """Return the plan to read a batch again, with its interval planned now.
+
+        Return None if the batch has no interval, or the source cannot be asked.
+        """
         interval = recorded.interval
         if interval is None or recorded.plan.idle:
             return None
@@ -236,7 +241,7 @@ class Verifier:
         )
 
     def _keep(self, again: Again) -> None:
-        """Keep what was staged as long as it is needed: for states without contributions to the end."""
+        """Keep staged files while needed: to the end for states without contributions."""
         if self._contribute:
             again.remove()
         else:
@@ -260,7 +265,7 @@ class Verifier:
 
 
 def _why_not_recounted(asked: Asked, found: Sequence[Finding], *, removable: bool) -> str | None:
-    """Return why a state without contributions cannot be counted again, whole, from the source."""
+    """Return the reason why a state without contributions cannot be counted again from the source."""
     if not asked.all:
         return "it keeps no contributions, and is compared when all batches are verified"
     if removable:
@@ -270,12 +275,12 @@ def _why_not_recounted(asked: Asked, found: Sequence[Finding], *, removable: boo
 
 
 def _left_out(found: Sequence[Compared]) -> str | None:
-    """Return which states a batch could not be compared in, and why; the others were."""
+    """Return the states left out of a batch's comparison, each with the reason."""
     return "; ".join(f"state {each.state!r} is not compared: {each.why_not}" for each in found if each.why_not) or None
 
 
 def _unsaid(audit: Audit, found: Sequence[Finding]) -> list[str]:
-    """Return what contradicts itself besides the batches that were verified."""
+    """Return the contradictions in the ledger not found in the verified batches."""
     said = {each.txid for each in found}
     told = [*audit.of.items(), *audit.contributed.items()]
     of = [f"txid {txid}: {text}" for txid, texts in told if txid not in said for text in texts]

@@ -1,4 +1,4 @@
-"""What `txbatch gc` tells of windows that leave states (R30): a row for each state that keeps them for a time."""
+"""Rows of `txbatch gc` about windows that leave states (R30): a row for each state with a time to keep windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def leave(windows: Windows, topology: str, *, dry_run: bool = False, horizon: int | None = None) -> list[Row]:
-    """Let the windows of a topology's states leave that may, and return a row for each; of a dry run as of a `horizon`."""
+    """Remove old windows from a topology's states, and return a row for each state. A dry run only counts, at this `horizon`."""
     done: dict[str, list[Left]] = {}
     if dry_run:
         found = windows.leaving(topology, horizon)
@@ -26,7 +26,7 @@ def leave(windows: Windows, topology: str, *, dry_run: bool = False, horizon: in
 
 
 def describe_windows(row: Mapping[str, Any]) -> str:
-    """Return what became of a state's windows, in a line.
+    """Return in a line how many windows of a state have left.
 
     >>> row = {"state": "hourly", "which": "that begin before 2026-01-05 10:00 UTC", "windows": 3, "records": 12}
     >>> describe_windows({**row, "waits_for": None})

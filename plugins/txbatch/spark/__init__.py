@@ -1,7 +1,7 @@
 """Reads a batch, runs the operations and aggregates to partials, in Spark.
 
-Read `reader`, `operations`, `aggregate` in this order. What `reader` checks and counts: `interval_check`, `observed_rows`;
-several batches in one pass: `bulk`. What operations need: `frames`, `casts`, `row_by_row`, `python_functions`,
-`state_query`, `within_batch`. What aggregates need: `two_step_aggregate`, `reducers`, `own_combiners`, `sessions`,
-`appended`, `driver_memory`. Then `failures`, `site_settings`, and the room `process`.
+Read `reader`, `operations`, `aggregate` in this order. Checks and counts of `reader`: `interval_check`, `observed_rows`;
+several batches in one pass: `bulk`. Parts of operations: `frames`, `casts`, `row_by_row`, `python_functions`, `state_query`,
+`within_batch`. Parts of aggregates: `two_step_aggregate`, `reducers`, `own_combiners`, `sessions`, `appended`,
+`driver_memory`. Then `failures`, `site_settings`, and the room `process`.
 """

@@ -50,7 +50,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BatchAggregator:
-    """Makes the partials of one state, with the readers of all streams in the batch by their names, and what it looks up in."""
+    """Makes the partials of a state, with the readers of all streams in the batch by name, and the tables for look-ups."""
 
     aggregate: PersistentAggregate
     readers: Mapping[str, BatchReader]
@@ -59,17 +59,17 @@ class BatchAggregator:
 
     @property
     def state(self) -> str:
-        """Its name."""
+        """The state's name."""
         return self.aggregate.state.name
 
     @property
     def show(self) -> bool:
-        """True if errors may show its records."""
+        """Whether errors may show records."""
         return self.aggregate.stream.show_records
 
     @property
     def has_records(self) -> bool:
-        """True if a stream of the state is in the batch, or what is made of no records is written in any case."""
+        """Whether a stream of the state is in the batch, or a result is written even without records."""
         stream = self.aggregate.stream
         if isinstance(stream, Failed) and not stream.steps:
             return False
@@ -77,9 +77,9 @@ class BatchAggregator:
         return made or any(root.name in self.readers for root in stream.roots)
 
     def partials(self, places: Collection[Place] | None = None) -> DataFrame:
-        """Return a row for each key: the partials of the batch, or of some places, and the number of their records.
+        """Return a row for each key: the partials of the batch, or of some places, and the number of records.
 
-        Where the readers give records of several batches, a row for each batch and key, with its batch in front.
+        If the readers give records of several batches, return a row for each batch and key, with the batch in front.
         """
         frame = run_operations(self.aggregate.stream, partial(self._records, places), self.tables)
         grouped = self._grouped(frame)
@@ -105,9 +105,9 @@ class BatchAggregator:
         return _aggregated(frame, self.aggregate)
 
     def check_read(self, staged: StagedState) -> None:
-        """TransientError when the partials that are staged are made of other records than the audit read (R7).
+        """Raise TransientError if the staged partials count other records than the audit read (R7).
 
-        Where a step may drop or add records, only streams whose plan says how many they have are counted while they are read.
+        If a step may drop or add records, only streams with planned numbers of records are counted during reading.
         """
         sources = self._one_for_one
         if sources is None:
@@ -119,7 +119,7 @@ class BatchAggregator:
             raise self._changed()
 
     def check_counted(self) -> None:
-        """TransientError when other records were counted while they were read than the audit read."""
+        """Raise TransientError if other records were counted during reading than the audit read."""
         if any(not counted.are(self.readers[name].read) for name, counted in self._counted):
             raise self._changed()
 
@@ -129,7 +129,7 @@ class BatchAggregator:
         )
 
     def check_quarantine(self, failed: int | None, written: str) -> None:
-        """QuarantineFull when more records failed than may; `written` is where their rows were written."""
+        """Raise QuarantineFull if more records failed than permitted; `written` is the place of the failed records' rows."""
         state = self.aggregate.state
         if not isinstance(state, QuarantineState) or failed is None or failed <= state.limit:
             return
@@ -139,7 +139,9 @@ class BatchAggregator:
         check_number(f"{assignment.topology} {assignment.attempt}", state, failed, first.asDict() if first else None)
 
     def explain(self, error: Exception) -> TxbatchError:
-        """Return why the partials could not be made, in our words, and the partition, if one alone has the problem."""
+        """Return why the partials could not be made, in txbatch's words, with the partition if a single partition has the
+        problem.
+        """
         problem = self._told(error)
         if problem is error:
             return problem
@@ -171,7 +173,7 @@ class BatchAggregator:
 
     @property
     def _one_for_one(self) -> tuple[Source, ...] | None:
-        """The sources of which as many records reach the state as they have; None where some may be dropped or added."""
+        """The sources if each record of the sources reaches the state once; None if records may be dropped or added."""
         return None if isinstance(self.aggregate.state, LateState) else one_for_one(self.aggregate.stream)
 
     def _bad_value(self, error: Exception) -> BadRecord | None:
@@ -182,16 +184,16 @@ class BatchAggregator:
         return refused_value(self.aggregate, int(found[1]), found[2], told)
 
     def _out_of_range(self, error: Exception) -> str:
-        """Return where a number may have outgrown its type, of which Spark says no more than that it did, and what to do."""
+        """Return where a number may have outgrown the type, and the way out: Spark reports only the overflow."""
         if not str(getattr(error, "getCondition", str)() or "").startswith(_OUT_OF_RANGE):
             return ""
         summed = f"in the sum of {self.aggregate.summed} or " if self.aggregate.summed else ""
         return f", {summed}in an expression of the job; give it more digits, or filter such records out in the job"
 
     def _looked_at(self, problem: BadRecord | FunctionFailed) -> BadRecord | FunctionFailed:
-        """Return a problem with a partition that has it by itself, found by halving; reads the batch at most once more.
+        """Return a problem with a partition that has the problem alone, found by halving; reads the batch at most once more.
 
-        A function that failed twice for one record will whenever it is tried: that is a BadRecord.
+        A function that failed twice for a record will always fail for the record: the problem is a BadRecord.
         """
         roots = [root.name for root in self.aggregate.stream.roots if root.name in self.readers]
         plans = {root: self.readers[root].planned for root in roots}
@@ -210,7 +212,7 @@ class BatchAggregator:
         return type(problem)(f"{problem}{where}")
 
     def _failure(self, kind: type[Met], places: Collection[Place] | None) -> Met | None:
-        """Return the problem of this kind that records have, of some places or all; None where they have none."""
+        """Return a problem of the given kind in the records of some places, or of all; None if there is none."""
         try:
             self.partials(places).write.format("noop").mode("overwrite").save()
         except Exception as error:
@@ -226,7 +228,7 @@ class BatchAggregator:
         return type(problem)(f"{' or '.join(of)}, {one_line(part)}: {problem}") if of else problem
 
     def _expressions(self) -> Iterator[tuple[str, str]]:
-        """Yield the job's SQL expressions, each behind what it is of."""
+        """Yield the job's SQL expressions, each behind the expression's operation."""
         yield from expressions_of(self.aggregate.stream)
         removes = {"remove": self.aggregate.remove}
         conditions = {f"where of {name}": each.where for name, each in self.aggregate.aggregates.items()} | removes
@@ -234,7 +236,7 @@ class BatchAggregator:
 
 
 def _late(frame: DataFrame, of: PersistentAggregate, watermark: Mapping[str, int]) -> DataFrame:
-    """Return the records of windows that had ended by a plan's watermarks."""
+    """Return the records of windows already ended by a plan's watermarks."""
     if of.window is None:
         raise AssertionError(f"{of.state.name}: it is by no window")
     return frame.filter(f"unix_micros({spark_name(of.window.name)}) < {of.late_before(watermark)}")
@@ -245,13 +247,13 @@ def _record(problem: TxbatchError | None) -> str:
 
 
 def _of(root: Source) -> str:
-    """The stream and the partition of a record, as one text: U+0000 is in no name of a stream."""
+    """Return the SQL of a record's stream and partition, in one text: no stream's name has U+0000."""
     partition = PARTITION_COLUMN if isinstance(root.spout, PartitionedSpout) else "''"
     return f"concat({spark_text(root.name)}, char(0), {partition}) as {OF_FIELD.name}"
 
 
 def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
-    """One row per key. Where keys may be removed, first one for the records that remove it and one for the others."""
+    """Return a row per key. If keys may be removed, first make a row for removing records and a row for the rest."""
     from pyspark.sql import functions as F
 
     keys = [*carried(frame), *(spark_name(key.name) for key in aggregate.keys)]
@@ -274,7 +276,7 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
 def _with_own(
     frame: DataFrame, aggregate: PersistentAggregate, where: Mapping[str, str], removes: str | None = None
 ) -> tuple[DataFrame, Mapping[str, str], list[Own]]:
-    """The records beside what users' own combiners make of them, and which rows count for each of the other values."""
+    """Return the records beside the partials of users' own combiners, and the column of counting rows for each value."""
     names = {name: [each.name for each in aggregate.columns if each.value == name] for name in aggregate.aggregates}
     owns = own_values(aggregate.aggregates, where, names)
     if not owns:
@@ -286,8 +288,8 @@ def _with_own(
 
 
 def _checked(column: Field, number: int, *, key: bool) -> str:
-    """The column, or an error where PostgreSQL could not store it: a null key, U+0000 or invalid UTF-8 in a string, a date
-    or time of a year that it or Arrow writes otherwise.
+    """Return the column, with an error for values PostgreSQL could not store: a null key, U+0000 or invalid UTF-8 in a
+    string, a date or time of a year written differently by PostgreSQL or Arrow.
     """
     name, cases = spark_name(column.name), []
     element = array_of(column.type)
@@ -302,7 +304,7 @@ def _checked(column: Field, number: int, *, key: bool) -> str:
 
 
 def _bad(value: str, type_: str, number: int, told: str) -> list[tuple[str, str]]:
-    """What a value of this type may not be, with the error for it, which tells a time as `told`."""
+    """Return the SQL of forbidden values of a type, with the errors; `told` is the SQL of a time's text."""
     if type_ == "string":
         return [
             (f"instr({value}, char(0)) > 0", _error(number, HOLDS_NUL)),
@@ -316,7 +318,7 @@ def _bad(value: str, type_: str, number: int, told: str) -> list[tuple[str, str]
 
 
 def _short_enough(checked: str, keys: Sequence[Field], number: int) -> str:
-    """A key's column, or an error where all columns together are too long for an index."""
+    """Return a key's column, with an error if all columns together are too long for an index."""
     name, most = spark_name(keys[number].name), key_bytes_max([key.type for key in keys])
     size = " + ".join(f"octet_length({spark_name(key.name)})" for key in keys if key.type in KEY_TEXTS)
     start = name if keys[number].type == "string" else f"hex(substring({name}, 1, {TOLD_CHARACTERS}))"
@@ -330,6 +332,6 @@ def _refused(cases: Sequence[tuple[str, str]], value: str) -> str:
 
 
 def _error(number: int, reason: str, value: str = "''") -> str:
-    """An expression that raises what `_BAD_VALUE` finds; `value` is that of a text whose beginning is told."""
+    """Return an expression that raises an error for `_BAD_VALUE` to find; `value` is the SQL of a text to be quoted in part."""
     start = f"hex(encode(left({value}, {TOLD_CHARACTERS}), 'utf-8'))"
     return f"raise_error(concat('txbatch bad value|{number}|{reason}|', {start}, '|'))"

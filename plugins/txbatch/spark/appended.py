@@ -1,4 +1,4 @@
-"""The records of a batch as rows of a state that keeps them, on DataFrames: each with the key by which a retry finds it again."""
+"""Makes rows of a state that keeps records from a batch's records, on DataFrames: each with a key for a retry to find again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def appended(frame: DataFrame, aggregate: PersistentAggregate, position: int) -> DataFrame:
-    """Return a row for each record: its key, its fields, and that it is one record."""
+    """Return a row for each record: the key, the fields, and a count of 1 record."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -31,7 +31,7 @@ def appended(frame: DataFrame, aggregate: PersistentAggregate, position: int) ->
 
 
 def _told(field: Field) -> str:
-    """A field as a text that no other value of it has, behind its length: records differ where these do."""
+    """Return the SQL of a field's text behind the text's length: different values of a field have different texts."""
     name = spark_name(field.name)
     null = f"{name} is null"
     text = text_sql(field)

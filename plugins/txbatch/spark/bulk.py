@@ -1,4 +1,4 @@
-"""Reads several batches in one pass: each record is given the txid of its batch, by its partition or by its time."""
+"""Reads several batches in one pass: each record gets the txid of the record's batch, by partition or by time."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _PIECE, _START, _END = "_txbatch_piece", "_txbatch_start", "_txbatch_end"
 def open_bulk(
     spark: SparkSession, stream: Stream, as_one: Assignment, attempts: Sequence[Assignment]
 ) -> Iterator[BulkReader]:
-    """Context manager. Yield a reader of one stream of several batches, and close its emitter when the block ends."""
+    """Context manager. Yield a reader of a stream of several batches, and close the reader's emitter when the block ends."""
     with emitter_of(stream, as_one) as emitter:
         yield BulkReader(spark, stream, as_one, emitter, attempts)
 
 
 class BulkReader(BatchReader):
-    """Reads one stream of several batches through one emitter, by one plan. `each` has a reader of every batch by its txid."""
+    """Reads a stream of several batches through one emitter, by one plan. `each` has a reader for each batch, by txid."""
 
     several = True
 
@@ -55,9 +55,10 @@ class BulkReader(BatchReader):
         self._audited = False
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
-        """Return the records with the txid of their batch in front.
+        """Return the records with the batch's txid in front.
 
-        Those of no batch are left out; for the audit they have none, of a spout that may give no such record.
+        Records outside all batches are left out. For the audit, if the spout must give no outside records, outside records
+        stay, with a null txid.
         """
         from pyspark.sql import functions as F
 
@@ -69,7 +70,7 @@ class BulkReader(BatchReader):
         return records.join(F.broadcast(txids), F.expr(same), how).select(OF_FIELD.name, *map(F.col, _named(records)))
 
     def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
-        """Return what `BatchReader.audit` says of each batch, by its txid. BrokenSpout for a record that is of none."""
+        """Return each batch's audit, like `BatchReader.audit`, by txid. Raise BrokenSpout for a record outside all batches."""
         rows = self._audit(self.records(), self.assignment.planned_at).collect()
         if self._txids and any(row[OF_FIELD.name] is None for row in rows):
             raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
@@ -83,7 +84,9 @@ class BulkReader(BatchReader):
         return audited
 
     def _by_its_plan(self, txid: int, found: dict[str, Row]) -> dict[str, Row]:
-        """Return what was found of a batch, counting by when it was planned itself: all were by the first of them."""
+        """Return the audit of a batch, counted again by the batch's own time of planning: the first audit uses the first
+        batch's time.
+        """
         planned_at = self.each[txid].assignment.planned_at
         late = planned_at is not None and planned_at != self.assignment.planned_at
         if not late or not any(self.each[txid]._ahead(row) for row in found.values()):
@@ -92,7 +95,9 @@ class BulkReader(BatchReader):
         return self._found(self._audit(own, planned_at).collect())
 
     def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
-        """Return whose partition each row is of, and give their records these txids from now on. BrokenSpout for nobody's."""
+        """Return each row's txid by the row's partition, and use the txids from now on. Raise BrokenSpout for an unplanned
+        partition.
+        """
         batch_of = {name: txid for txid, reader in self.each.items() for name in reader.planned.ranges}
         found = dict[str, int]()
         for row in rows:
@@ -104,13 +109,13 @@ class BulkReader(BatchReader):
         return list(found.values())
 
     def _by_partition(self, txids: Mapping[str, int]) -> tuple[DataFrame, str]:
-        """Return which batch has which partition, by the names that are read, and the condition of a join with it."""
+        """Return the batch of each partition, by the names read, and the condition of a join."""
         fields = [OF_FIELD, Field(_PIECE, "string")]
         rows = [(str(txid), partition) for partition, txid in txids.items()]
         return of_rows(self.spark, fields, rows), f"{PARTITION_COLUMN} = {_PIECE}"
 
     def _by_time(self, attempts: Sequence[Assignment]) -> tuple[DataFrame, str] | None:
-        """Return which batches have which piece of time, and the condition of a join with it; None for one with partitions."""
+        """Return the batches of each piece of time, and the condition of a join; None for a stream with partitions."""
         if isinstance(self.planned, Ranges):
             return None
         origin, width, found = pieces(spans(attempts, self.stream.name))
@@ -122,7 +127,7 @@ class BulkReader(BatchReader):
 
 
 def partials_of_each(aggregator: BatchAggregator, txids: Sequence[int]) -> dict[int, pa.Table]:
-    """Return the partials of each of these batches, as it alone would have them. TooMuch for more than the driver takes."""
+    """Return each batch's partials, the same as if emitted alone. Raise TooMuch if the driver cannot take the partials."""
     bound = DriverBound(aggregator.aggregate, ROWS_MAX, PARTIALS_BYTES_MAX)
     found = bound.taken(aggregator.partials(), str(aggregator)).sort_by(OF_FIELD.name)
     cut, at = {}, 0

@@ -1,4 +1,6 @@
-"""A declared type is a check: an expression of another type is taken where a cast keeps it or fails, not where it rounds."""
+"""A declared type is a check: accepts an expression of another type if a cast keeps each value or fails, never if a cast
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _KEPT = {
 
 
 def check_kept(what: str, given: Sequence[tuple[str, str]], fields: Sequence[Field]) -> None:
-    """DefinitionError for an expression, given with its type, that the type declared for it would round or cut."""
+    """Raise DefinitionError if the declared type would round or cut an expression, given with the expression's type."""
     for (expression, type_), field in zip(given, fields, strict=True):
         if not keeps(type_, field.type):
             raise WrongType(
@@ -30,7 +32,7 @@ def check_kept(what: str, given: Sequence[tuple[str, str]], fields: Sequence[Fie
 
 
 def keeps(given: str, declared: str) -> bool:
-    """True if a cast keeps every value or fails. Both types are written as Spark names them.
+    """Return whether a cast keeps every value or fails. Both types have Spark's names.
 
     >>> keeps("int", "bigint"), keeps("bigint", "int"), keeps("decimal(10,3)", "decimal(10,2)"), keeps("timestamp", "date")
     (True, True, False, False)

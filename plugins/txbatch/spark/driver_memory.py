@@ -1,4 +1,4 @@
-"""How much of the partials of several batches comes to the driver at once: bounded by rows and by bytes, told by batch."""
+"""Bounds the partials of several batches in the driver's memory: by rows and by bytes, reported by batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BYTES, _KEY_TEXT_BYTES = 16, 64
 
 
 class TooMuch(Exception):
-    """The partials of so many batches are too much for the driver: `shares` says how much of what it takes each of them has."""
+    """The partials of several batches are too much for the driver: `shares` has each batch's share of the driver's bound."""
 
     def __init__(self, what: str, shares: Mapping[int, float]) -> None:
         super().__init__(f"{what}: {sum(shares.values()):.1f} times the partials that come to the driver at once")
@@ -30,14 +30,14 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DriverBound:
-    """So many rows of a state's partials come to the driver at once, and so many bytes."""
+    """The bound of a state's partials in the driver at once: rows and bytes."""
 
     aggregate: PersistentAggregate
     rows: int
     bytes: int
 
     def taken(self, frame: DataFrame, what: str) -> pa.Table:
-        """Return the partials of several batches. TooMuch where they are more than this."""
+        """Return the partials of several batches. Raise TooMuch if the partials exceed the bound."""
         if self._varies:
             return self._weighed(frame, what)
         most = self._most
@@ -47,7 +47,7 @@ class DriverBound:
         return found
 
     def _weighed(self, frame: DataFrame, what: str) -> pa.Table:
-        """Do the same where rows may have any length, such as a sketch has: they are weighed before they come."""
+        """Return the partials like `taken` if rows may have any length, like sketches: rows are weighed first."""
         with _persist(frame):
             shares = self._shares(frame)
             if sum(shares.values()) > 1:
@@ -70,7 +70,7 @@ class DriverBound:
 
     @property
     def _most(self) -> int:
-        """How many rows do: of those that may have any length their bytes are told apart."""
+        """The largest number of rows; for rows of any length, bytes are compared separately."""
         if self._varies:
             return self.rows
         texts = sum(key.type in KEY_TEXTS for key in self.aggregate.keys)
@@ -80,7 +80,7 @@ class DriverBound:
 
 @contextmanager
 def _persist(frame: DataFrame) -> Iterator[None]:
-    """Context manager. Let Spark keep the rows while they are looked at more than once."""
+    """Context manager. Let Spark keep the rows during several looks."""
     frame.persist()
     try:
         yield
@@ -89,7 +89,7 @@ def _persist(frame: DataFrame) -> Iterator[None]:
 
 
 def _size(name: str, type_: str) -> str:
-    """Return the SQL of how many bytes a value has."""
+    """Return the SQL of a value's number of bytes."""
     element = array_of(type_)
     if type_ in KEY_TEXTS:
         return f"coalesce(octet_length({name}), 0)"

@@ -1,4 +1,4 @@
-"""What Spark raises, in one line of our words, and whether trying again can help."""
+"""Spark's errors in one line of txbatch's words, and whether another try can help."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ _OUT_OF_RANGE = ("22003", "22008")
 
 
 class Unshown(Exception):
-    """What a function raised, without its text, which may have values of the record."""
+    """A function's error without the text: the text may have values of the record."""
 
 
 def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
-    """An error of Spark's as one of ours; without `show`, a BadRecord says where it is and what is wrong, and no value.
+    """Return Spark's error as an error of txbatch; without `show`, a BadRecord has the place and the fault, and no value.
 
-    A value that cannot be computed (SQLSTATE class 22, or raise_error) is a BadRecord, an expression that makes no sense
-    (class 42) a DefinitionError, an exception of a Python function FunctionFailed, all else SparkFailed.
+    A value that cannot be computed (SQLSTATE class 22, or raise_error) is a BadRecord, an expression without meaning (class
+    42) a DefinitionError, an exception of a Python function FunctionFailed, all else SparkFailed.
     """
     if isinstance(error, TxbatchError):
         return error if show else _unshown(error)
@@ -96,7 +96,7 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
 
 
 def failed_expression(error: Exception) -> str:
-    """Return the part of an SQL expression whose value could not be computed, as Spark tells it; "" for any other failure."""
+    """Return the part of an SQL expression that could not be computed, in Spark's words; "" for any other failure."""
     if not isinstance(in_our_words(error), BadRecord):
         return ""
     contexts: Any = getattr(error, "getQueryContext", tuple)()
@@ -104,7 +104,7 @@ def failed_expression(error: Exception) -> str:
 
 
 def _unshown(error: TxbatchError) -> TxbatchError:
-    """Return an error without what it says of a record behind the place where that is."""
+    """Return an error with the text only up to the record's place."""
     place = _PLACE.match(error.text)
     if not isinstance(error, BadRecord) or place is None:
         return error
@@ -116,7 +116,7 @@ def _condition(error: Exception) -> str:
 
 
 def _damaged(message: str) -> BadRecord | None:
-    """Return what is said of a file that Spark opened and whose contents are damaged; None for any other failure."""
+    """Return the error for a file opened by Spark with damaged contents; None for any other failure."""
     file = _UNREAD.search(message)
     if file is None:
         return None
@@ -129,7 +129,7 @@ def _damaged(message: str) -> BadRecord | None:
 
 
 def java_is_gone(error: BaseException | None) -> bool:
-    """True if an error, or its cause, says that Spark's Java process no longer answers."""
+    """Return whether an error, or a cause of the error, comes from Spark's Java process no longer answering."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, Py4JNetworkError):
@@ -140,7 +140,7 @@ def java_is_gone(error: BaseException | None) -> bool:
 
 
 def _line(error: Exception) -> str:
-    """The first line that says something."""
+    """Return the first line with text."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() or java.toString()) if java is not None else text_of(error)
     first = next((line for line in text.splitlines() if line.strip()), "")
@@ -149,7 +149,9 @@ def _line(error: Exception) -> str:
 
 
 def _function_failed(message: str) -> TxbatchError:
-    """From a worker's traceback: the operation, the exception, the last line of the job's own code in it, and the record."""
+    """Return the error from a worker's traceback: the operation, the exception, the last line of the job's own code, and the
+    record.
+    """
     frames = list(_FRAME.finditer(message))
     after = message[frames[-1].end() :] if frames else message
     raised = next((line for line in after.splitlines() if line[:1].strip()), "an exception")
@@ -169,15 +171,17 @@ def _function_failed(message: str) -> TxbatchError:
 
 
 def _own_files() -> set[str]:
-    """The files of the job's own code: a function of it that fails on an executor, which may lack them, names them still."""
+    """Return the files of the job's own code: a function failing on an executor names the files, even if the executor lacks
+    them.
+    """
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     return {file for name, file in files.items() if file and is_own(name, file)}
 
 
 def raise_for(error: Exception, record: Mapping[str, Any], of: str, *, show: bool) -> NoReturn:
-    """Raise what a user's function raised for a record on the executor, with notes, by which the driver tells of both.
+    """Raise the error of a user's function for a record on the executor, with notes on both for the driver.
 
-    `of` says which function. Without `show` neither the record nor the exception's text goes to the driver, or into a log.
+    `of` names the function. Without `show` neither the record nor the exception's text goes to the driver, or into a log.
     """
     hidden = not show and not isinstance(error, TxbatchError)
     raised = Unshown(type(error).__name__).with_traceback(error.__traceback__) if hidden else error
@@ -189,6 +193,6 @@ def raise_for(error: Exception, record: Mapping[str, Any], of: str, *, show: boo
 
 
 def _record_note(error: Exception, record: Mapping[str, Any], *, show: bool) -> str:
-    """Return the record's digest, unless a disk, a network or memory may be at fault, and the record, if it may be shown."""
+    """Return the record's digest, unless a disk, a network or memory may be at fault, and the record if `show` is true."""
     digest = hashlib.sha256(repr(record).encode(errors="surrogatepass")).hexdigest() if is_of_record(error) else ""
     return f"txbatch record {digest}: {describe_record(record) if show else ''}"

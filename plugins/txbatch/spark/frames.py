@@ -1,4 +1,4 @@
-"""Fields as Spark has them, and DataFrames of given rows."""
+"""Fields in Spark's form, and DataFrames of given rows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def ddl(fields: Iterable[Field]) -> str:
 
 
 def nothing(spark: SparkSession, fields: Iterable[Field]) -> DataFrame:
-    """No records, with these fields."""
+    """Return no records, with the given fields."""
     return spark.range(0).selectExpr(*(f"cast(null as {field.type}) as {spark_name(field.name)}" for field in fields))
 
 
 def of_rows(
     spark: SparkSession, fields: Sequence[Field], rows: Iterable[Sequence[Any]], who: str = "a row has"
 ) -> DataFrame:
-    """These rows, through Arrow: a list of tuples would go through Python workers.
+    """Return a DataFrame of rows, through Arrow: a list of tuples would go through Python workers.
 
-    BadRecord, which begins with `who`, for a value of another type.
+    Raise BadRecord, with a text from `who`, for a value of the wrong type.
     """
     import pyarrow as pa
 

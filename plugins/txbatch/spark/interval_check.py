@@ -1,4 +1,4 @@
-"""Records of a stream by time that are of no batch that is read: refused, as they would be counted elsewhere or nowhere."""
+"""Refuses records of a stream by time outside the read batches: such records would be counted elsewhere or nowhere."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def micros(stream: Stream) -> str:
 
 
 def outside(stream: Stream, assignment: Assignment) -> str | None:
-    """Return the SQL that is true of a record whose time is not the batch's; None of a stream whose records may have any."""
+    """Return the SQL to find records with a time outside the batch; None for a stream with records of any time."""
     found = spans([assignment], stream.name) if strictly_by_time(stream.spout) else []
     of = [f"{micros(stream)} >= {each.start} and {micros(stream)} < {each.end}" for each in found]
     return f"not coalesce({of[0]}, false)" if of else None
 
 
 def refused(told: str, stream: Stream, records: DataFrame, which: str) -> BrokenSpout:
-    """Return the error that names the first of the records that are of no batch, those of which `which` is true."""
+    """Return the error with the first record outside all batches; `which` is the SQL to find outside records."""
     time, spout = str(getattr(stream.spout, "time", "")), type(stream.spout).__name__
     first = records.filter(which).selectExpr(f"cast(min({spark_name(time)}) as string)").collect()[0][0]
     whose = f"whose {time} is {first if stream.node.show_records else 'not shown'}" if first else f"without {time}"

@@ -1,4 +1,4 @@
-"""How many records a state read of a stream, counted while it reads them: a source may change after the audit (R7)."""
+"""Counts the records a state reads of a stream, during reading: a source may change after the audit (R7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObservedRecords:
-    """Records that are counted whenever they are read. Spark reads `frame` for that row by row, in its slower way."""
+    """Records counted during each reading. Spark reads `frame` row by row for the count, in a slower way."""
 
     records: DataFrame
     frame: DataFrame
@@ -19,7 +19,7 @@ class ObservedRecords:
 
     @classmethod
     def of(cls, records: DataFrame) -> ObservedRecords:
-        """Return the records with a counter, to be read once."""
+        """Return the records with a counter, for a single reading."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
@@ -27,11 +27,13 @@ class ObservedRecords:
         return cls(records, records.observe(observation, F.expr("count(1) AS records")), observation)
 
     def are(self, number: int) -> bool:
-        """True if as many were read. Where Spark counted others, as it may of a stage that it ran twice or left out, ask anew."""
+        """Return whether `number` records were read. If Spark's count differs, as after a stage run twice or left out, count
+        again.
+        """
         return number == self._observed() or self.records.count() == number
 
     def _observed(self) -> int | None:
-        """Return what Spark counted, or None. `Observation.get` would wait without end where Spark had nothing to read."""
+        """Return Spark's count, or None. `Observation.get` would wait without end if Spark had nothing to read."""
         future = self.observation._jo.future()  # type: ignore[union-attr]
         row = future.value().get().get() if future.isCompleted() else None
         return row.getLong(0) if row is not None and row.length() else None

@@ -56,16 +56,16 @@ WHERE = "_txbatch_where_"  # with a number: whether a record counts for one of t
 
 
 class ReadRecords(Protocol):
-    """Gives the records of a source; `parted`: with the field `OF_FIELD` in front, which says of which partition each is."""
+    """Returns the records of a source; `parted`: with the field `OF_FIELD`, each record's partition, in front."""
 
     def __call__(self, source: Source, /, *, parted: bool = False) -> DataFrame:
         """Return the records."""
 
 
 def run_operations(node: Node, read: ReadRecords, tables: Tables = NO_TABLES) -> DataFrame:
-    """Return the node's records, with exactly its fields and types, behind the partition where `read` gives it.
+    """Return the node's records, with exactly the node's fields and types, behind the partition if `read` gives partitions.
 
-    `tables` are what its look-ups see.
+    `tables` are the rows for look-ups.
     """
     frame = _frame(node, read, tables)
     kept = carried(frame)
@@ -95,7 +95,7 @@ def _frame(node: Node, read: ReadRecords, tables: Tables) -> DataFrame:
 
 
 def _failed(step: Node, read: ReadRecords, tables: Tables) -> DataFrame:
-    """Return the rows of a quarantine of the records for which a step's function fails."""
+    """Return the rows of a quarantine: a row for each record for which a step's function fails."""
     rows = rows_of(step)
     if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
         raise AssertionError(f"{step}: it has no function that could fail")
@@ -104,7 +104,7 @@ def _failed(step: Node, read: ReadRecords, tables: Tables) -> DataFrame:
 
 
 def _run_batch_step(frame: DataFrame, step: BatchStep, tables: Tables) -> DataFrame:
-    """Return what a step makes of all records of the batch, which have their declared types by now: they are compared."""
+    """Return the records a step makes from all records of the batch; records have the declared types, to be compared."""
     match step:
         case Distinct():
             return frame.distinct()
@@ -121,7 +121,7 @@ def _run_batch_step(frame: DataFrame, step: BatchStep, tables: Tables) -> DataFr
 
 
 def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> DataFrame:
-    """Return what one step makes of the records before it, one by one."""
+    """Return the records a step makes from each single record."""
     if (rows := rows_of(step)) is not None:
         quarantined = getattr(step, "quarantined", False)
         return run_python(frame, step.fields, Called(operation_of(step), rows, step.show_records, quarantined))
@@ -161,7 +161,7 @@ def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> 
 def with_condition(
     frame: DataFrame, condition: Condition, name: str, of: str = "remove", *, show: bool = True
 ) -> DataFrame:
-    """The records with one more column: whether the condition `of` something is true for them (null is not)."""
+    """Return the records with a further column: whether the condition of `of` is true for a record (null is not)."""
     if isinstance(condition, str):
         marked = f"coalesce({condition}, false) as {spark_name(name)}"
         return check_rows(frame, of, [condition], lambda records: records.selectExpr("*", marked))
@@ -175,7 +175,7 @@ def with_condition(
 def with_where(
     frame: DataFrame, aggregates: Mapping[str, CombinerAggregator], *, show: bool = True
 ) -> tuple[DataFrame, dict[str, str]]:
-    """The records with a column for each value that has a condition, and how these columns are called."""
+    """Return the records with a column for each value with a condition, and the names of the columns."""
     names = {name: f"{WHERE}{number}" for number, name in enumerate(aggregates) if aggregates[name].where}
     for name, column in names.items():
         frame = with_condition(frame, aggregates[name].where or "", column, "where", show=show)
@@ -221,7 +221,7 @@ def _check_kept(frame: DataFrame, what: str, expressions: Sequence[str], fields:
 
 
 def _listed(function: Function) -> list[str]:
-    """Return the expressions of an operation; of a Python function there are none."""
+    """Return the expressions of an operation; none for a Python function."""
     if callable(function):
         return []
     return [function] if isinstance(function, str) else list(function)

@@ -1,6 +1,6 @@
-"""Users' own combiners in Spark: Python makes partials in each of its partitions, and combines them behind the shuffle.
+"""Users' own combiners in Spark: Python makes partials in each partition of Spark, and combines partials behind the shuffle.
 
-Both steps see batches of Arrow, whatever keys are in them: a function that is called for each group takes twenty times as long.
+Both steps see batches of Arrow, with any keys inside: a function called for each group takes twenty times as long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A value that a user's own combiner makes: `names` are its columns, `where` that which says which records count."""
+    """A value made by a user's own combiner: `names` are the value's columns, `where` is the column of counting records."""
 
     number: int
     aggregator: OwnCombiner
@@ -44,12 +44,12 @@ class Own:
 
     @property
     def column(self) -> str:
-        """The column of its partials: one in a row, then a list of them."""
+        """The column of partials: one partial in a row, later a list of partials."""
         return f"{_OWN}{self.number}"
 
     @property
     def collected(self) -> str:
-        """The Spark SQL that brings the partials of a key together."""
+        """The Spark SQL to collect the partials of a key."""
         return f"collect_list({self.column})"
 
     @property
@@ -59,7 +59,7 @@ class Own:
 
     @property
     def made(self) -> list[Field]:
-        """The columns that it makes."""
+        """The columns of the finished value."""
         outputs = zip(self.names, self.aggregator.outputs, strict=True)
         return [Field(name, output.type) for name, output in outputs]
 
@@ -67,7 +67,7 @@ class Own:
 def own_values(
     aggregates: Mapping[str, CombinerAggregator], where: Mapping[str, str], names: Mapping[str, Sequence[str]]
 ) -> list[Own]:
-    """Return those of the values that users' own combiners make, given the names of their columns."""
+    """Return the values made by users' own combiners, given the names of the columns."""
     return [
         Own(number, each, names[value], where.get(value))
         for number, (value, each) in enumerate(aggregates.items())
@@ -78,9 +78,9 @@ def own_values(
 def with_partials(
     frame: DataFrame, keys: Sequence[str], owns: Sequence[Own], *, records: bool, removes: str | None = None
 ) -> DataFrame:
-    """Return rows with the partials of each of Spark's partitions by key; with `records`, beside the records.
+    """Return rows with the partials of each Spark partition by key; with `records`, beside the records.
 
-    `removes` is the column that says which records remove their key, and are not looked at.
+    `removes` names the column of records that remove a key; removing records are not looked at.
     """
     names, types = list(frame.columns), dict(frame.dtypes)
     kept = names if records else list(keys)
@@ -93,7 +93,7 @@ def with_partials(
 
 
 def together(grouped: DataFrame, owns: Sequence[Own], *, removable: bool = False) -> DataFrame:
-    """Return the rows of keys with what their partials come to; where keys are `removable`, null of one that has none."""
+    """Return the rows of keys with the combined partials. If keys are `removable`, a key without partials has null."""
     if not owns:
         return grouped
     names, types = list(grouped.columns), dict(grouped.dtypes)
@@ -118,7 +118,7 @@ def together(grouped: DataFrame, owns: Sequence[Own], *, removable: bool = False
 
 
 class _Task:
-    """What a task of Spark's has of its partition: for each value its partials by key."""
+    """A Spark task's partition: for each value, the partials by key."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Task:
         self.types: dict[str, pa.DataType] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the records, where they are asked for, and the partials."""
+        """Yield the records, if asked for, and the partials."""
         with garbage.without_gc():
             yield from self._run(batches)
 
@@ -199,7 +199,7 @@ class _Task:
         return [key for key, _ in chosen], [value for _, value in chosen]
 
     def _partials(self) -> pa.RecordBatch:
-        """Return what was found so far, a row for each key, and begin anew."""
+        """Return the partials found so far, a row for each key, and begin again."""
         import pyarrow as pa
 
         keys = (
@@ -228,7 +228,7 @@ def _rows(columns: Mapping[str, Any], names: Sequence[str], number: int) -> list
 
 
 def _structs(aggregator: OwnCombiner, partials: Sequence[Partial | None]) -> pa.StructArray:
-    """Partials of one value as Arrow has them; BadRecord for one that does not fit its declared types."""
+    """Return partials of a value in Arrow. Raise BadRecord if a partial misfits the declared types."""
     import pyarrow as pa
 
     rows = [aggregator.nothing if each is None else each for each in partials]
@@ -258,7 +258,7 @@ def _listed(column: Any) -> Iterator[list[Partial] | None]:
 
 
 def _whole(aggregator: OwnCombiner, lists: Sequence[list[Partial] | None], removable: bool) -> list[pa.Array]:
-    """The columns that the partials of each key come to."""
+    """Return the columns of the combined partials of each key."""
     empty = aggregator.given.zero()
     whole = [each[0] if each else aggregator.nothing if each is None and removable else empty for each in lists]
     others = {number: each[1:] for number, each in enumerate(lists) if each and len(each) > 1}

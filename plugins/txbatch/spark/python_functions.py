@@ -1,4 +1,4 @@
-"""Python functions of a job on the executors, record by record, over Arrow batches."""
+"""Runs a job's Python functions on the executors, record by record, over Arrow batches."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A Python function of the job: what is made of a record by it, and how errors call it.
+    """A Python function of the job: the rows made of a record, and the function's name in errors.
 
-    They have the record, unless it is not to be `shown`; a record for which it fails is left out where it is `quarantined`.
+    Errors show the record if `shown` is true. If `quarantined` is true, a failing record is left out.
     """
 
     of: str
@@ -38,7 +38,7 @@ class Called:
     quarantined: bool = False
 
     def outcome(self, record: dict[str, Any]) -> list[Row] | Exception:
-        """Return what is made of a record, or, where it is quarantined, how that failed; else raise it with the record."""
+        """Return the rows made of a record; if quarantined, return the failure. If not, raise the failure with the record."""
         try:
             return self.rows(dict(record))
         except Exception as error:
@@ -49,13 +49,13 @@ class Called:
             raise_for(error, record, self.of, show=self.shown)
 
     def refused(self, error: BadRecord, record: dict[str, Any]) -> TxbatchError:
-        """Return what is said of a record of which something is made that no field takes."""
+        """Return the error for a record with a result that fits no field."""
         what = f"{error}; the record is {describe_record(record)}" if self.shown else MISFIT_UNSHOWN
         return TxbatchError.by_code[error.code](f"{self.of}: {what}")
 
 
 def run_python(frame: DataFrame, fields: Sequence[Field], called: Called) -> DataFrame:
-    """Return what a function makes of every record."""
+    """Return the rows a function makes of every record."""
     kept = len(carried(frame))
 
     def made(records: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -70,7 +70,7 @@ def run_python(frame: DataFrame, fields: Sequence[Field], called: Called) -> Dat
 
 
 def run_failed(frame: DataFrame, step: Node, rows: Rows) -> DataFrame:
-    """Return the rows of a quarantine of the records for which a step's function fails."""
+    """Return the rows of a quarantine: a row for each record for which a step's function fails."""
     name, show, fields = step.name, step.show_records, step.fields
     called = Called(operation_of(step), rows, show, quarantined=True)
     kept, names = len(carried(frame)), dict(filter(None, map(_naming, step.roots)))
@@ -89,7 +89,7 @@ def run_failed(frame: DataFrame, step: Node, rows: Rows) -> DataFrame:
 
 
 def _mapped(frame: DataFrame, fields: Sequence[Field], made: Any) -> DataFrame:
-    """Return what `made` makes of the records of each batch. Columns go by number: Spark takes a name with a dot apart."""
+    """Return the results of `made` for the records of each batch. Columns go by number: Spark splits a name at a dot."""
     before, numbered = list(frame.columns), [Field(f"c{number}", field.type) for number, field in enumerate(fields)]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,12 +102,12 @@ def _mapped(frame: DataFrame, fields: Sequence[Field], made: Any) -> DataFrame:
 
 
 def _popped(record: dict[str, Any], kept: int) -> Row:
-    """Take the first values off a record, which are carried on and not shown to functions."""
+    """Take the first values, carried on and not shown to functions, off a record."""
     return tuple(record.pop(name) for name in list(record)[:kept])
 
 
 def _naming(root: Source) -> tuple[str, Callable[[str], str]] | None:
-    """Return a source with what gives its partitions their names, where its records have others; else None."""
+    """Return a source and the naming of the source's partitions, if records have other names; if not, None."""
     spout = root.spout
     if not isinstance(spout, PartitionedSpout) or type(spout).partition_name is PartitionedSpout.partition_name:
         return None
@@ -115,7 +115,7 @@ def _naming(root: Source) -> tuple[str, Callable[[str], str]] | None:
 
 
 def _place(unseen: Row, stream: str, names: Mapping[str, Callable[[str], str]]) -> tuple[str, str]:
-    """Return the stream and the partition of a record, as far as they are known."""
+    """Return the stream and the partition of a record, as far as known."""
     if not unseen:
         return stream, ""
     root, _, partition = unseen[0].partition("\0")
@@ -123,7 +123,7 @@ def _place(unseen: Row, stream: str, names: Mapping[str, Callable[[str], str]]) 
 
 
 def _fitting(found: Sequence[list[Row] | Exception], fields: Sequence[Field]) -> list[list[Row] | Exception]:
-    """Return outcomes, in which one whose values do not fit is how it failed."""
+    """Return outcomes with the failure in place of each outcome with misfit values."""
     made = list(chain.from_iterable(each for each in found if not isinstance(each, Exception)))
     if _misfit(made, fields) is None:
         return list(found)
@@ -142,7 +142,7 @@ def _misfit(rows: Sequence[Row], fields: Sequence[Field]) -> Exception | None:
 def _batch(
     records: Sequence[dict[str, Any]], made: Sequence[list[Row]], fields: Sequence[Field], called: Called
 ) -> pa.RecordBatch:
-    """Return the results as a batch. If a value does not fit, look at each record by itself, to name the one that has it."""
+    """Return the results in a batch. If a value does not fit, check each record alone to name the record at fault."""
     import pyarrow as pa
 
     rows = list(chain.from_iterable(made))

@@ -1,4 +1,4 @@
-"""Read one stream of a batch, and audit what was read (R7)."""
+"""Reads a stream of a batch, and audits the records read (R7)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def open_reader(
     spark: SparkSession, stream: Stream, assignment: Assignment, exported: str | None = None
 ) -> Iterator[BatchReader]:
-    """Context manager. Yield a reader of one stream of a batch, and close its emitter when the block ends.
+    """Context manager. Yield a reader of a stream of a batch, and close the reader's emitter when the block ends.
 
-    An error of the block is raised as it is, whatever closing the emitter raises then. `exported` is where the records are of a
-    stream that reads a state.
+    An error of the block is raised unchanged, even if closing the emitter raises, too. `exported` is the place of the records
+    of a stream from a state.
     """
     with emitter_of(stream, assignment, exported) as emitter:
         yield BatchReader(spark, stream, assignment, emitter)
@@ -39,7 +39,7 @@ def open_reader(
 
 @contextmanager
 def emitter_of(stream: Stream, assignment: Assignment, exported: str | None = None) -> Iterator[Emitter]:
-    """Context manager. Yield the emitter of one stream, and close it when the block ends, as `open_reader` does."""
+    """Context manager. Yield the emitter of a stream, and close the emitter when the block ends, like `open_reader`."""
     with _naming(stream, assignment, "emitter"):
         emitter = stream.spout.emitter()
         if isinstance(emitter, ExportedSpout):
@@ -56,7 +56,7 @@ def emitter_of(stream: Stream, assignment: Assignment, exported: str | None = No
 
 @contextmanager
 def _naming(stream: Stream, assignment: Assignment, method: str) -> Iterator[None]:
-    """Context manager. Name batch, stream and method in what a spout raises; errors that say more by themselves pass."""
+    """Context manager. Name batch, stream and method in a spout's errors; errors with more details pass unchanged."""
     try:
         yield
     except Exception as error:
@@ -68,7 +68,7 @@ def _naming(stream: Stream, assignment: Assignment, method: str) -> Iterator[Non
 
 
 class BatchReader:
-    """Reads one stream of a batch through one emitter. `planned` is what the metadata says of it, less what is left out."""
+    """Reads a stream of a batch through one emitter. `planned` is the stream's plan, without the partitions left out."""
 
     several = False  # whether its records are those of several batches
 
@@ -81,9 +81,10 @@ class BatchReader:
         self._checkpoint: DataFrame | None = None
 
     def leave_out_unreadable(self) -> dict[str, str]:
-        """Return the partitions that an opaque spout declares unreadable, with the reason; none of them is read (R13).
+        """Return the partitions an opaque spout declares unreadable, with the reason; unreadable partitions are not read
+        (R13).
 
-        PartitionUnreadable where the plan is to be read whole.
+        Raise PartitionUnreadable if the plan must be read whole.
         """
         spout, attempt = self.stream.spout, self.assignment.attempt
         may, holes = not self.assignment.plan.whole, dict[str, str]()
@@ -106,7 +107,7 @@ class BatchReader:
         return holes
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
-        """Return the batch's records as the spout emits them, or those of some of its partitions."""
+        """Return the batch's records from the spout, or the records of some partitions."""
         if partitions is None and self.stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
             return self._once()
         planned = self.planned if partitions is None else self.planned.only(partitions)
@@ -116,11 +117,11 @@ class BatchReader:
 
     @property
     def says_records(self) -> bool:
-        """True if the plan says of a range how many records it has."""
+        """Whether the plan has the number of records of a range."""
         return isinstance(self.planned, Ranges) and any("records" in of.rest for of in self.planned.partitions.values())
 
     def check_unchanged(self) -> None:
-        """Ask for the batch once more: an emitter raises if the source changed while it was read."""
+        """Ask for the batch once more: an emitter raises if the source changed during reading."""
         if self.stream.spout.kind is not SpoutKind.NON_TRANSACTIONAL:
             self._ask(self.planned)
 
@@ -129,7 +130,9 @@ class BatchReader:
             return self._emitter.emit_batch(self.spark, self.assignment.attempt, planned.plan)
 
     def _once(self) -> DataFrame:
-        """Return what a source that cannot be read twice gave to this attempt: kept on disk; if it is lost, the attempt fails."""
+        """Return the records of a source that cannot be read twice: kept on disk. If the kept records are lost, the attempt
+        fails.
+        """
         from pyspark import StorageLevel
 
         if self._checkpoint is None:
@@ -137,11 +140,11 @@ class BatchReader:
         return self._checkpoint
 
     def audit(self) -> dict[str, ReadPartition]:
-        """Return for each partition the records read and the sum of their xxhash64.
+        """Return, for each partition, the number of records read and the sum of the records' xxhash64.
 
-        BadRecord names partitions with texts that are none: invalid UTF-8, or U+0000 where the spout refuses it.
-        A partition without records counts as read only if its range is empty or the spout, asked again, counts none; others
-        are left out, so that `check_manifest` reports them missing (R7b).
+        BadRecord names partitions with faulty texts: invalid UTF-8, or U+0000 if the spout refuses U+0000. A partition
+        without records counts as read only if the range is empty or the spout, asked again, counts none; other partitions are
+        left out, and `check_manifest` reports them missing (R7b).
         """
         rows = self._audit(self.records(), self.assignment.planned_at).collect()
         if self._outside and any(row["outside"] for row in rows):
@@ -149,7 +152,7 @@ class BatchReader:
         return self.audited(self._found(rows))
 
     def audited(self, found: Mapping[str, Row]) -> dict[str, ReadPartition]:
-        """Return the same of what an audit found of the partitions that have records."""
+        """Return the audit, completed from the rows found for partitions with records."""
         self.read = sum(row["records"] for row in found.values())
         invalid = sorted(name for name, row in found.items() if row["invalid"])
         if invalid:
@@ -170,7 +173,7 @@ class BatchReader:
         return {self._partition(row["partition"]): row for row in rows}
 
     def _ahead(self, row: Row) -> int | None:
-        """Return how many records are of a time after the batch was planned; None where nobody knows."""
+        """Return the number of records with a time after the batch's planning; None if unknown."""
         planned_at = self.assignment.planned_at
         if self._watermark is None or planned_at is None:
             return None
@@ -198,18 +201,18 @@ class BatchReader:
 
     @property
     def _outside(self) -> str | None:
-        """What is true of a record that is not of the batch; None where that is not told by its time."""
+        """The SQL to find records outside the batch; None if the time does not decide."""
         return None if self.several else outside(self.stream, self.assignment)
 
     @property
     def _watermark(self) -> Watermark | None:
-        """The watermark that follows the times of its records; of processing time they have none of their own."""
+        """The watermark of the records' times; None for processing time: records have no processing time of their own."""
         found = self.stream.topology.watermarks.get(self.stream.name)
         return None if found is None or found.planned else found
 
     def _without_records(self, found: Collection[str]) -> dict[str, ReadPartition]:
-        """Return what counts as read though it gave no records: a batch without partitions, empty ranges, and partitions in
-        which the spout, asked again, counts none.
+        """Return the partitions that count as read without records: a batch without partitions, empty ranges, and partitions
+        in which the spout, asked again, counts none.
         """
         if not isinstance(self.stream.spout, PartitionedSpout):
             return {"": ReadPartition(0, "0")}
@@ -221,7 +224,7 @@ class BatchReader:
         }
 
     def _count(self, partition: str) -> int | None:
-        """Return how many records the spout, asked again, counts in a partition; None where it cannot say."""
+        """Return the number of records the spout, asked again, counts in a partition; None if the spout cannot count."""
         spout = self.stream.spout
         if not isinstance(spout, PartitionedSpout):
             return None
@@ -229,7 +232,7 @@ class BatchReader:
             return spout.count_records(partition, self.planned.ranges[partition])
 
     def _name_bad_text(self, partition: str) -> None:
-        """Have the spout name a text that is none; return where it cannot say."""
+        """Let the spout name a faulty text; return if the spout cannot."""
         if isinstance(self.stream.spout, PartitionedSpout):
             self._count(partition)
             return
@@ -242,9 +245,10 @@ class BatchReader:
 
 
 def _sum_of_hashes(columns: str) -> str:
-    """Return the SQL of the sum of xxhash64, as decimal(38,0), 0 of nothing.
+    """Return the SQL of the sum of xxhash64, in decimal(38,0), 0 of nothing.
 
-    It is added in three parts of 22, 21 and 21 bits, as bigint has room for two trillion of them: adding decimals takes longer.
+    The sum is added in three parts of 22, 21 and 21 bits: bigint has room for two trillion parts, and adding decimals takes
+    longer.
     """
     number, bits = f"xxhash64({columns})", (1 << 21) - 1
     parts = [f"shiftright({number}, 42)", f"shiftright({number}, 21) & {bits}", f"{number} & {bits}"]

@@ -1,4 +1,4 @@
-"""Reducers of a batch, on DataFrames: Python goes through the records of each key, which are sorted."""
+"""Reducers of a batch, on DataFrames: Python goes through the sorted records of each key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS_PER_BATCH = 10_000
 
 
 def reduced(frame: DataFrame, step: Reduce) -> DataFrame:
-    """Return a record for each key; without keys one in any case. Columns go by number: Spark takes a name with a dot apart."""
+    """Return a record for each key; without keys always a record. Columns go by number: Spark splits a name at a dot."""
     from pyspark.sql import functions as F
 
     names, reducing = [field.name for field in step.before.fields], step.reducing
@@ -43,6 +43,6 @@ def reduced(frame: DataFrame, step: Reduce) -> DataFrame:
 
 
 def _with_another(numbered: DataFrame, step: Reduce) -> DataFrame:
-    """The records, and a row that is none, so that there is a partition in any case."""
+    """Return the records, and a row that is no record, to have a partition in any case."""
     nulls = [f"cast(null as {field.type}) as c{number}" for number, field in enumerate(step.before.fields)]
     return numbered.union(numbered.sparkSession.range(1).selectExpr(*nulls, f"false as {_IS_RECORD}"))

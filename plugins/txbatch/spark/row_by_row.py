@@ -1,8 +1,8 @@
-"""SQL expressions of a job see one record at a time, and say the same of it whenever they are asked.
+"""SQL expressions of a job see a single record at a time, and always give the same answer for a record.
 
-Decided on Spark's analysed plan, which costs no job: an expression that drops, multiplies or mixes records brings more into
-it than a projection or a filter of what was there. Each state and each attempt asks anew, so that an expression with another
-answer every time would count other records in each.
+The check reads Spark's analysed plan, which costs no job: an expression that drops, multiplies or mixes records adds more to
+the plan than a projection or a filter. Each state and each attempt evaluates again: an expression with changing answers would
+count other records each time.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ _WAYS_OUT = {
 def check_rows(
     frame: DataFrame, operation: str, expressions: Sequence[str], apply: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
-    """The frame after `apply`, which appends columns of these expressions or filters by one.
+    """Return the frame after `apply`. `apply` appends columns of the expressions, or filters by a single expression.
 
-    DefinitionError names the operation, the expression, its function and the way out, where it does not work record by record.
+    If an expression does not work record by record, DefinitionError names the operation, the expression, the expression's
+    function and the way out.
     """
     from pyspark.errors import AnalysisException
 
@@ -86,7 +87,7 @@ def _plan(frame: DataFrame) -> Any:
 
 
 def _check(frame: DataFrame, operation: str, expression: str, analysed: Any) -> None:
-    """Refuse a subquery, and what says something else when it is asked again."""
+    """Refuse a subquery, and an expression with changing answers."""
     jvm: Any = frame.sparkSession._jvm
     catalyst = jvm.org.apache.spark.sql.catalyst
     if catalyst.expressions.SubqueryExpression.hasSubquery(analysed):
@@ -106,7 +107,7 @@ def _check(frame: DataFrame, operation: str, expression: str, analysed: Any) -> 
 
 
 def _mixes(operation: str, expressions: Sequence[str]) -> DefinitionError:
-    """Which expression, which function of it, and what to do instead; of several, the first that is known for it."""
+    """Return the error with the expression, the function at fault, and the way out; the first with a known way, if several."""
     named = [(each, name) for each in expressions for name in _functions(each)]
     known = next(((each, name) for each, name in named if name in _WAYS_OUT), None)
     expression, function = known or (expressions[0], " or ".join(dict.fromkeys(name for _, name in named)))
@@ -118,7 +119,7 @@ def _mixes(operation: str, expressions: Sequence[str]) -> DefinitionError:
 
 
 def _functions(expression: str) -> list[str]:
-    """Names of the functions that an expression calls, and `over` and `select`, in order."""
+    """Return the names of the functions called by an expression, and `over` and `select`, in order."""
     return [
         name.lower() for name in _FUNCTION.findall(re.sub(r"(?i)\bselect\b", "select(", _TEXT.sub("''", expression)))
     ]

@@ -1,4 +1,4 @@
-"""The sessions that a batch has by itself: each record is given the first time of its own as the start of it (R27)."""
+"""A batch's own sessions: each record gets the first time of the record's session in the batch as the start (R27)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _LATE, _BEGUN = "_txbatch_late", "_txbatch_begun"
 def own_sessions(
     frame: DataFrame, aggregate: PersistentAggregate, sessions: SessionWindow, late_before: int | None
 ) -> DataFrame:
-    """Return the records with the start of their session in the batch in the place of their own time.
+    """Return the records with the start of the session in the batch in place of the record's own time.
 
-    Those that are late, before a time, are not together with others: so they are told by their start, too. A null time stays.
+    Late records, before `late_before`, share no session with other records; the start tells late sessions apart, too. A null
+    time stays.
     """
     start = spark_name(sessions.name)
     names = [spark_name(name) for name in frame.columns]

@@ -1,7 +1,6 @@
-"""What a site says of Spark's SQL, in whatever place: nothing that changes a value counts.
+"""A site's settings of Spark's SQL, in whatever place: no setting that changes a value counts.
 
-`site_settings.tsv` has a verdict on each setting of the Spark that txbatch is tested with. One that is not known to leave
-values alone is pinned.
+`site_settings.tsv` has a verdict on each setting of the tested Spark. A setting not known to leave values alone is pinned.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ _END = "\x01"
 
 
 class Verdict(StrEnum):
-    """What becomes of a setting: `set` by txbatch, or `pinned` to Spark's default; `refused`; or `free`: it changes no value."""
+    """The verdict on a setting: `set` by txbatch, or `pinned` to Spark's default; `refused`; or `free`: the setting changes
+    no value.
+    """
 
     SET = "set"
     PINNED = "pinned"
@@ -38,7 +39,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of Spark's settings. `value` is what it is to be; empty: none."""
+    """A setting of Spark. `value` is the value to have; empty: none."""
 
     verdict: Verdict
     name: str
@@ -59,7 +60,7 @@ def by_name() -> Mapping[str, Setting]:
 
 
 def check(given: Mapping[str, Any]) -> None:
-    """DefinitionError names a setting that changes what is counted and cannot be changed once Spark runs."""
+    """Raise DefinitionError with a setting that changes counted values and cannot be changed once Spark runs."""
     for name, value in given.items():
         setting = by_name().get(name.removeprefix(_HADOOP))
         if setting is not None and setting.verdict is Verdict.REFUSED and str(value) != setting.value:
@@ -71,9 +72,9 @@ def check(given: Mapping[str, Any]) -> None:
 
 
 def pin(spark: SparkSession) -> None:
-    """Let the session count as txbatch is tested, whatever the site says; print what does not count.
+    """Let the session count like the tested Spark, whatever the site sets; print the site's settings that do not count.
 
-    DefinitionError as `check` raises it, and for a setting of Spark's SQL that the list has not.
+    Raise DefinitionError like `check`, and for a setting of Spark's SQL missing in the list.
     """
     given, as_tested = _given(spark), spark.version == OF_SPARK
     check(given)
@@ -85,7 +86,7 @@ def pin(spark: SparkSession) -> None:
 
 
 def _pin(spark: SparkSession, setting: Setting, found: str | None, *, by_default: bool) -> None:
-    """Pin one setting, which Spark has by default, or has not."""
+    """Pin a setting that Spark may have by default."""
     if found == (setting.value or None) or (found is None and by_default):
         return
     if found is not None and found.casefold() != setting.value.casefold():
@@ -106,14 +107,14 @@ def _tell(setting: Setting, found: str) -> None:
 
 
 def _given(spark: SparkSession) -> dict[str, str]:
-    """Return what is set, wherever that was."""
+    """Return all settings set in any place."""
     conf: Any = spark._jsparkSession.sessionState().conf()
     told = conf.getAllConfs().mkString(_END).split(_END)
     return {name: value for name, arrow, value in (each.partition(" -> ") for each in told) if arrow}
 
 
 def _check_known(spark: SparkSession, given: Mapping[str, str]) -> None:
-    """Refuse a setting of a Spark that is newer than the list: nobody here can say what it does."""
+    """Refuse a setting of a Spark newer than the list: the setting's effect is unknown."""
     unknown = [name for name in given if name.startswith(_SQL) and name not in by_name()]
     jvm: Any = spark._jvm
     for name in unknown:
@@ -125,5 +126,5 @@ def _check_known(spark: SparkSession, given: Mapping[str, str]) -> None:
 
 
 def _sql_conf(jvm: Any) -> Any:
-    """Return the companion object of Spark's SQLConf, which knows all settings by name."""
+    """Return the companion object of Spark's SQLConf, with all settings by name."""
     return getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")

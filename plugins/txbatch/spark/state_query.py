@@ -1,4 +1,4 @@
-"""Looks fields up in a state, of the version that the batch's plan fixes."""
+"""Looks up fields in a state, in the version fixed by the batch's plan."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KEY = "{key}"
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The states that an attempt looks up in. `static` are the versions that its plan fixes; of others what is there is read.
+    """The states for an attempt's look-ups. `static` are the versions fixed by the plan; other states are read as of now.
 
-    `live` says where the rows of live states were exported to, `planned_at` when the batch was planned and `base` which
-    numbers its records have, where its plan says it.
+    `live` has the places of exported rows of live states, `planned_at` the time of the batch's planning, and `base` the
+    numbers of the batch's records, if in the plan.
     """
 
     static: Mapping[str, Any] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Tables:
     base: Mapping[str, int] = field(default_factory=dict)
 
     def rows(self, spark: SparkSession, state: StaticState | LiveState) -> DataFrame:
-        """Return the state's rows, with its fields."""
+        """Return the state's rows, with the state's fields."""
         if isinstance(state, LiveState):
             return spark.read.schema(ddl(state.fields)).parquet(self.live[state])
         reader = state.reader
@@ -43,14 +43,16 @@ class Tables:
         return of_rows(spark, state.fields, reader, f"{state} has")
 
     def check_unchanged(self, states: Iterable[StaticState]) -> None:
-        """TransientError for a state that is not the version any more that was read."""
+        """Raise TransientError if a state is no longer in the version read."""
         for state in states:
             if isinstance(state.reader, Versioned) and state.name in self.static:
                 state.reader.check(self.static[state.name])
 
 
 def state_query(frame: DataFrame, query: StateQuery, tables: Tables, *, show: bool = True) -> DataFrame:
-    """Each record with the values of its key: null, or left out, where there is none. Columns of the state go by number."""
+    """Return each record with the values of the record's key: null, or left out, if missing. The state's columns go by
+    number.
+    """
     from pyspark.sql import functions as F
 
     columns = [F.col(spark_name(name)) for name in frame.columns]
@@ -70,7 +72,7 @@ def _many(query: StateQuery, rows: DataFrame) -> DataFrame:
 
 
 def _single(query: StateQuery, rows: DataFrame, *, show: bool) -> DataFrame:
-    """A row for each key; an error in place of one that has several, with the key, if that may be shown."""
+    """Return a row for each key; in place of a key with several rows an error, with the key if `show` is true."""
     from pyspark.sql import functions as F
 
     keys = [f"_txbatch_key_{n}" for n in range(len(query.keys))]

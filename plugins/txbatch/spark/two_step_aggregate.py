@@ -1,7 +1,7 @@
-"""Partials of records that are grouped: at once; or, where an aggregate is of how often each value is there, by these first.
+"""Partials of grouped records: at once; or, if an aggregate counts how often each value is present, first by value.
 
-Then a record stands once for all other values, and once more for each such value: so memory is bounded by how many different ones
-there are in a task, never by how many records a key has.
+By value, a record stands once for all other values, and again for each counted value. So memory is bounded by the number of
+different values in a task, never by the number of a key's records.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def counted_first(
     where: Mapping[str, str],
     owns: Sequence[Own] = (),
 ) -> DataFrame:
-    """Return one row per group: the partials, and the number of records. `where` says of a value which rows count.
+    """Return a row per group: the partials, and the number of records. `where` has, for a value, the column of counting rows.
 
-    Of the values of `owns` there is a list of partials.
+    For the values of `owns` there is a list of partials.
     """
     from pyspark.sql import functions as F
 
@@ -61,9 +61,10 @@ def counted_first(
 def _in_arrays(
     first: DataFrame, keys: Sequence[str], counted: Sequence[ValueColumn], others: Sequence[str]
 ) -> DataFrame:
-    """Return rows in which the values stand together of which the least are kept, those of a key in several arrays.
+    """Return rows with the values in arrays if only the least values are kept; a key has several arrays.
 
-    One array of all could outgrow memory; and Spark's own min_by sends room for as many as it may keep, for each key.
+    One array of all values could outgrow memory; and Spark's own min_by sends, for each key, room for as many values as may
+    be kept.
     """
     from pyspark.sql import functions as F
 
@@ -83,7 +84,7 @@ def _records(owns: Sequence[Own]) -> str:
 
 
 def _repeated(frame: DataFrame, counted: Sequence[ValueColumn], where: Mapping[str, str]) -> DataFrame:
-    """Each record once for all, and once for each value of its own."""
+    """Return each record once for all values at once, and once for each counted value."""
     values = [_value(column, where.get(column.value)) for column in counted]
     rows = []
     for of in range(len(values) + 1):
@@ -112,7 +113,7 @@ def _of_values(column: ValueColumn, number: int) -> Column:
 
 
 def _zeros(columns: Sequence[ValueColumn], aggregates: Mapping[str, CombinerAggregator]) -> dict[str, int]:
-    """What of a global value a batch without records makes 0, not null."""
+    """Return the partials of a global value that are 0, not null, for a batch without records."""
     values = [part for each in aggregates.values() for part in each.zero()]
     zeros = {each.name: zero for each, zero in zip(columns, values, strict=True) if isinstance(zero, int)}
     return {**zeros, RECORDS_COLUMN: 0}

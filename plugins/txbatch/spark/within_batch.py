@@ -1,4 +1,4 @@
-"""What is made of all records of a batch, on DataFrames whose columns have their declared types."""
+"""Operations on all records of a batch, on DataFrames with columns of the declared types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def first_n(frame: DataFrame, step: FirstN) -> DataFrame:
 
 
 def numbered(frame: DataFrame, step: Numbered, base: int | None) -> DataFrame:
-    """Return the records, each with its number from `base` on in the order of all fields; null where that is not known."""
+    """Return the records numbered from `base` on, in the order of all fields. The number is null if `base` is None."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -51,14 +51,14 @@ def numbered(frame: DataFrame, step: Numbered, base: int | None) -> DataFrame:
 
 
 def carried(frame: DataFrame) -> list[str]:
-    """Return the columns that go with records through every step, unseen by it: partition or batch, where that is asked for."""
+    """Return the columns carried with records through every step, unseen by the step: partition or batch, if asked for."""
     return [OF_FIELD.name] if OF_FIELD.name in frame.columns else []
 
 
 def aggregate(frame: DataFrame, where: Mapping[str, str], step: Aggregate) -> DataFrame:
-    """Return a record for each key, in each partition where the frame has those.
+    """Return a record for each key, in each partition if the frame has partitions.
 
-    `where` names the columns that say which records count, of the values that have a condition.
+    `where` names, for each value with a condition, the column of counting records.
     """
     keys, of_partition = [spark_name(key.name) for key in step.keys], carried(frame)
     names = {value.name: _partials(number, value) for number, value in enumerate(step.values)}
@@ -78,7 +78,7 @@ def aggregate(frame: DataFrame, where: Mapping[str, str], step: Aggregate) -> Da
 
 
 def join(left: DataFrame, right: DataFrame, node: Join) -> DataFrame:
-    """Return the records of both sides that are equal in the join's fields; columns go by number: sides may share a source."""
+    """Return the joined records of both sides with equal fields; columns go by number: sides may share a source."""
     from pyspark.sql import functions as F
 
     ours, theirs = ([field.name for field in side.fields] for side in (node.left, node.right))
@@ -96,7 +96,7 @@ def _numbered(side: DataFrame, letter: str) -> DataFrame:
 
 
 def _key(how: How, left: str, right: str) -> str:
-    """Return where a key is had from: the side whose records all stay, or either."""
+    """Return a key's column: from the side with all records kept, or from either side."""
     match how:
         case How.INNER | How.LEFT:
             return left

@@ -1,5 +1,5 @@
-"""Spouts that come with txbatch. Planning needs the standard library only; reading imports pyspark inside functions.
+"""Spouts of txbatch. Planning needs the standard library only; reading imports pyspark inside functions.
 
-`partitioned_log`, `interval`, `file`, `fixed_batch`, `state_spout`, `static_files`; `differing` finds files that differ from
-those that a batch read.
+`partitioned_log`, `interval`, `file`, `fixed_batch`, `state_spout`, `static_files`; `differing` finds files changed since a
+batch read the files.
 """

@@ -1,4 +1,4 @@
-"""What of its source differs since a batch was counted, file by file: what verify names, and what a restate would count."""
+"""Compares a batch's source with the source as read, file by file: for verify, and before a restate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, str]]:
-    """A row per file that a batch has read and that differs since, or that its interval would have now as well."""
+    """Return a row per file read by a batch and changed since, or new in the batch's interval."""
     found = []
     for name, planned in recorded.plan_again().streams.items():
         spout = topology.streams[name].spout if name in topology.streams else None
@@ -32,7 +32,7 @@ def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, st
 
 
 def differing_from_plan(topology: Topology, batch: Batch) -> list[dict[str, str]]:
-    """A row per file that differs since a batch was planned, which is not committed yet; none where that cannot be asked."""
+    """Return a row per file changed since the planning of an uncommitted batch; none if the files cannot be compared."""
     plan = batch.plan
     read = {name: dict.fromkeys(planned.ranges, ReadPartition(0, "0")) for name, planned in plan.streams.items()}
     try:
@@ -45,7 +45,7 @@ def differing_from_plan(topology: Topology, batch: Batch) -> list[dict[str, str]
 
 
 def _files(planned: StreamPlan) -> dict[str, Entry]:
-    """What a plan says of each file."""
+    """Return the plan's entry for each file."""
     if isinstance(planned, Ranges):
         return {name: [range_.end, range_.rest.get("mtime_ns")] for name, range_ in planned.partitions.items()}
     return dict(planned.plan["files"])

@@ -1,4 +1,4 @@
-"""FileSpout: the lines of text files that arrive in a folder, each file once."""
+"""FileSpout: the lines of text files arriving in a folder, each file once."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class FileSpout(PartitionedSpout):
-    """Reads each file below `root` whose name matches `pattern` once, whole, as records of one string field `line`.
+    """Reads each file below `root` with a name matching `pattern` once, whole, as records of one string field `line`.
 
-    The listing rule: regular files at any depth, in the order of their relative paths' bytes. Hidden files and folders
-    (a name that begins with `_` or `.`, or ends in `._COPYING_`) are left out, as Spark and Hadoop do: a file being
-    written belongs under such a name and is renamed when it is whole. A file is a partition: one that appears later is
-    read once, wherever it sorts. Each name is read once: what replaces a file that has been read is not read, and a file
-    that is renamed is another one. At most `files_per_batch` make a batch.
+    The listing rule: regular files at any depth, in the order of the relative paths' bytes. Hidden files and folders (a name
+    that begins with `_` or `.`, or ends in `._COPYING_`) are left out, like in Spark and Hadoop: write a file under a hidden
+    name, and rename the file when whole. A file is a partition: a file appearing later is read once, wherever the file sorts.
+    Each name is read once: a file that replaces a read file is not read, and a renamed file counts as another file. At most
+    `files_per_batch` files make a batch.
 
-    The text must be UTF-8; a line ends with \\n, \\r\\n or \\r, the last one also without; a byte order mark is no part
-    of it. Files named `*.gz`, `*.bz2`, `*.zst` and `*.lz4` are unpacked. An empty file is read once it is filled. Raises
-    TransientError when a file is not read whole as it was planned, PartitionUnreadable when one cannot be opened,
-    BadRecord when one is not what its name says, is cut off, is no UTF-8, or has a line of more than 64 MB; also when a line
-    holds U+0000, as UTF-16 does that is taken for UTF-8, unless `nul` says that lines may.
+    The text must be UTF-8. A line ends with \\n, \\r\\n or \\r, the last line also without; a byte order mark is no part of a
+    line. Files named `*.gz`, `*.bz2`, `*.zst` and `*.lz4` are unpacked. An empty file is read once filled. Raise
+    TransientError if a file is not read whole as planned, PartitionUnreadable if a file cannot be opened, BadRecord if a file
+    is not of the type in the name, is cut off, is no UTF-8, or has a line of more than 64 MB. Raise BadRecord also if a line
+    holds U+0000, like UTF-16 taken for UTF-8, unless `nul` is true.
     """
 
     fields = "line string"
@@ -53,7 +53,7 @@ class FileSpout(PartitionedSpout):
         self._listed: tuple[TransactionAttempt, Sequence[str], DataFrame] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the spout's attributes without those that belong to this process."""
+        """Return the spout's attributes without attributes of the process."""
         return {**self.__dict__, "_listed": None}
 
     @property
@@ -61,27 +61,27 @@ class FileSpout(PartitionedSpout):
         return {"spout": "FileSpout", "root": str(self.root), "pattern": self.pattern}
 
     def partitions(self) -> Sequence[str]:
-        """Relative paths, by the listing rule."""
+        """Return relative paths, by the listing rule."""
         return files_below(self.root, self.pattern, foreign_links=self.foreign_links)
 
     def partitions_to_ask(self, known: Mapping[str, Metadata]) -> Sequence[str]:
-        """Those that have not been read; of a subclass that lists or plans otherwise, all of them."""
+        """Return the unread files; for a subclass with its own listing or planning, all files."""
         mine = type(self).emit_partition_batch_new is FileSpout.emit_partition_batch_new
         if not mine or type(self).partitions is not FileSpout.partitions:
             return self.partitions()
         return files_below(self.root, self.pattern, known, foreign_links=self.foreign_links)
 
     def planned_bytes(self, metadata: Metadata) -> int:
-        """The sizes of the files."""
+        """Return the sum of the files' sizes."""
         return sum(range_["end"] for range_ in metadata["partitions"].values())
 
     @property
     def fusable(self) -> bool:
-        """True unless a subclass reads its batches in another way."""
+        """Return True unless a subclass reads batches in another way."""
         return type(self).emit_batch is FileSpout.emit_batch
 
     def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
-        """All files of all batches; None if a file is in two."""
+        """Return all files of all batches; None if a file is in two batches."""
         files = {name: range_ for plan in plans for name, range_ in plan["partitions"].items()}
         apart = len(files) == sum(len(plan["partitions"]) for plan in plans)
         return {"partitions": files} if self.fusable and apart else None
@@ -89,14 +89,14 @@ class FileSpout(PartitionedSpout):
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
-        """The whole file, if it has not been read and is not empty."""
+        """Return the whole file, if unread and not empty."""
         if last_metadata is not None:
             return None
         stat = (self.root / partition).stat()
         return {"start": 0, "end": stat.st_size, "mtime_ns": stat.st_mtime_ns} if stat.st_size else None
 
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
-        """The whole file as it is now; PartitionUnreadable for one that is gone."""
+        """Return the whole file as of now. Raise PartitionUnreadable if the file is gone."""
         try:
             stat = (self.root / partition).stat()
         except OSError as error:
@@ -114,12 +114,14 @@ class FileSpout(PartitionedSpout):
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
     ) -> DataFrame:
-        """The lines of one file."""
+        """Return the lines of a file."""
         check_links_of(self.root, [partition], foreign_links=self.foreign_links)
         return self._read(spark, [partition])
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """The lines of all files of the batch, in one scan. Spark looks at the files once in an attempt, we do each time."""
+        """Return the lines of all files of the batch, in one scan. Spark looks at the files once per attempt, txbatch each
+        time.
+        """
         check_links_of(self.root, metadata["partitions"], foreign_links=self.foreign_links)
         for partition, range_ in metadata["partitions"].items():
             check_size(self.root / partition, range_["end"])
@@ -129,7 +131,7 @@ class FileSpout(PartitionedSpout):
         return self._listed[2]
 
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
-        """Its lines, read without Spark."""
+        """Return the number of lines, read without Spark."""
         return sum(1 for _ in text_lines.lines(self.root / partition, nul=self.nul))
 
     def _read(self, spark: SparkSession, partitions: Sequence[str]) -> DataFrame:
@@ -137,5 +139,5 @@ class FileSpout(PartitionedSpout):
         return text_lines.read(spark, [root / partition for partition in partitions], nul=self.nul)
 
     def partition_name(self, value: str) -> str:
-        """The relative path, from the URI that Spark gives."""
+        """Return the relative path from Spark's URI."""
         return relative_path(value, self.root)

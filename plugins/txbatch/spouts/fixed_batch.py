@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class FixedBatchSpout(PlainSpout):
-    """Emits `records`, at most `max_batch_size` a batch, then nothing more: tuples or lists, mappings, of a dataclass, or bare
-    values of one field.
+    """Emits `records`, at most `max_batch_size` a batch, then nothing more: tuples or lists, mappings, dataclasses, or bare
+    values of a single field.
 
-    With `cycle` it begins again at the end. Transactional: a txid always has the same records.
+    With `cycle` the records begin again at the end. Transactional: a txid always has the same records.
     """
 
     def __init__(self, fields: Fields, max_batch_size: int, *records: Any, cycle: bool = False) -> None:
@@ -53,7 +53,7 @@ class FixedBatchSpout(PlainSpout):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """Return the next `start` and `end` in the records, or None after the last one."""
+        """Return the next `start` and `end` in the records, or None after the last."""
         start = prev_metadata["end"] if prev_metadata else 0
         if start == len(self.records) and self.cycle:
             start = 0
@@ -61,7 +61,7 @@ class FixedBatchSpout(PlainSpout):
         return {"start": start, "end": end} if start < end else None
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """The records from `start` to `end`."""
+        """Return the records from `start` to `end`."""
         import pyarrow as pa
 
         fields = parse_fields(self.fields)

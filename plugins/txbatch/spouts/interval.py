@@ -1,4 +1,4 @@
-"""IntervalSpout: the records of files whose time lies in the run's interval."""
+"""IntervalSpout: the records of files with a time in the run's interval."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ KEPT_BYTES = 100_000_000
 
 
 class IntervalSpout(PlainSpout):
-    """Reads the records below `root` (a folder or one file) whose field `time` lies in the run's interval.
+    """Reads the records below `root` (a folder or one file) with the field `time` in the run's interval.
 
-    `fields` is the whole DDL of the files; `time` is one of them, a timestamp, in Parquet also a date.
-    `options` are those of txbatch.formats.options for this `format`: csv, json (lines) or parquet.
+    `fields` is the whole DDL of the files; `time` names a timestamp among the fields, in Parquet also a date. `options` are
+    from txbatch.formats.options for the `format`: csv, json (lines) or parquet.
 
-    The plan names the files by FileSpout's listing rule, with their sizes. A record that is not written as its fields are
-    declared fails the attempt, named by file, line, field and value; so does one that has no time, or none from the first
-    to before the second `plausible` date: it would be in no interval. Of a record of another interval only the shape
-    and the time are looked at. Of much text Spark keeps the interval's records for the attempt: the files, which may hold more,
-    are scanned only once. Transactional: a record that is added to an interval later is not counted.
+    The plan names the files by FileSpout's listing rule, with the sizes. A record that is not written as the fields are
+    declared fails the attempt, named by file, line, field and value. A record without a time, or with a time outside the two
+    `plausible` dates (from the first to before the second), fails too: the record would be in no interval. In a record of
+    another interval only the shape and the time are checked. Of much text Spark keeps the interval's records for the attempt:
+    the files, which may hold more, are scanned only once. Transactional: a record added to an interval later is not counted.
     """
 
     by_interval, reads_gaps = True, True
@@ -78,7 +78,7 @@ class IntervalSpout(PlainSpout):
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the spout's attributes without those that belong to this process."""
+        """Return the spout's attributes without attributes of the process."""
         return {**self.__dict__, "_reading": None, "_looked": None}
 
     @property
@@ -92,11 +92,11 @@ class IntervalSpout(PlainSpout):
 
     @property
     def fusable(self) -> bool:
-        """True unless a subclass reads its batches in another way."""
+        """Return True unless a subclass reads batches in another way."""
         return type(self).emit_batch is IntervalSpout.emit_batch
 
     def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
-        """The time from the first interval to the last; None where intervals overlap, or their plans name other files."""
+        """Return the time from the first interval to the last; None if intervals overlap, or the plans name different files."""
         intervals = sorted(tuple(map(datetime.fromisoformat, plan["interval"])) for plan in plans)
         apart = all(before[1] <= after[0] for before, after in pairwise(intervals))
         same = all({**plan, "interval": None} == {**plans[0], "interval": None} for plan in plans)
@@ -107,9 +107,9 @@ class IntervalSpout(PlainSpout):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """The run's interval, which `curr_metadata` brings, with the files that are there now.
+        """Return the run's interval, from `curr_metadata`, with the present files.
 
-        Raises TransientError when there are none: a folder that is not mounted must not pass for a day without records.
+        Raise TransientError without files: an unmounted folder must not pass for a day without records.
         """
         if curr_metadata is None:
             raise NoInterval("IntervalSpout reads by time: the run has no interval")
@@ -121,7 +121,7 @@ class IntervalSpout(PlainSpout):
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Context manager. All that is planned in the block names the same files."""
+        """Context manager. All plans of the block name the same files."""
         self._looked = {}
         try:
             yield
@@ -129,7 +129,7 @@ class IntervalSpout(PlainSpout):
             self._looked = None
 
     def _found(self) -> Metadata:
-        """Return the files that are there, as a plan names them. TransientError when there are none."""
+        """Return the present files, in the form of a plan. Raise TransientError without files."""
         files = self._files()
         if not files:
             raise SourceMissing(
@@ -139,19 +139,19 @@ class IntervalSpout(PlainSpout):
         return {name: found for name in files if (found := entry(self._folder / name))}
 
     def appeared(self, plan: Metadata) -> list[str]:
-        """Return the files that are there now and that this plan does not name: what they hold of its interval is not counted."""
+        """Return present files missing in the plan: the files' records of the interval are not counted."""
         try:
             return [name for name in self._files() if name not in plan["files"]]
         except TxbatchError:
             return []
 
     def gone(self, metadata: Metadata) -> list[str]:
-        """Return the files that a plan names and that are not there any more."""
+        """Return the files a plan names that are gone by now."""
         there = set(self._files())
         return [name for name in metadata["files"] if name not in there]
 
     def check_plan(self, metadata: Metadata) -> None:
-        """Refuse a plan with a file of another size, unless what was planned of one that has grown can be read."""
+        """Refuse a plan with a file of another size, unless the planned part of a grown file can be read."""
         for name, entry in metadata["files"].items() if self.fusable else ():
             file, size = self._folder / name, planned_size(entry)
             now = look(file)
@@ -162,7 +162,7 @@ class IntervalSpout(PlainSpout):
                 check_size(file, size)
 
     def check_texts(self, metadata: Metadata) -> None:
-        """Name the first text of the interval's records that is no UTF-8, of Parquet: what is read as text is checked then."""
+        """Name the first text of the interval's records that is no UTF-8, for Parquet: other formats check while reading."""
         if self.format != "parquet":
             return
         # With pyarrow; a job file needs Python alone.
@@ -174,7 +174,7 @@ class IntervalSpout(PlainSpout):
             parquet_files.check_texts(self._folder, name, parse_fields(self.fields), self.time, within)
 
     def _check_days(self, interval: Sequence[str]) -> None:
-        """Where the time is a date, an interval that cuts days would count some of their records, or none."""
+        """Refuse an interval that cuts days if the time is a date: some of the days' records, or none, would be counted."""
         moments = [datetime.fromisoformat(moment).astimezone(UTC) for moment in interval]
         if self._time_type == "date" and any(moment.time() != MIDNIGHT for moment in moments):
             raise InvalidSchedule(
@@ -183,7 +183,7 @@ class IntervalSpout(PlainSpout):
             )
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """The records of the interval."""
+        """Return the records of the interval."""
         folder = self._folder.absolute()
         check_links_of(folder, metadata["files"], foreign_links=self.foreign_links or self.root.is_file())
         for name, entry in metadata["files"].items():
@@ -197,7 +197,7 @@ class IntervalSpout(PlainSpout):
         return self._reading.records
 
     def close(self) -> None:
-        """Let go what was read for an attempt."""
+        """Release the records read for an attempt."""
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.end()
@@ -254,7 +254,7 @@ class IntervalSpout(PlainSpout):
         return {field.name: field.type for field in parse_fields(self.fields)}.get(self.time, "")
 
     def _times(self) -> Metadata:
-        """Return the options that say which moment a time is, and so in which interval a record lies, but for the defaults."""
+        """Return the options that decide the moment of a time, and so a record's interval, without defaults."""
         defaults = {name: option.default for name, option in formats.MOMENTS.items()}
         given = self._options()
         return {name: given[name] for name, default in defaults.items() if given.get(name, default) != default}

@@ -36,14 +36,14 @@ SEGMENT_RECORDS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionedLog:
-    """The log itself: append to it, take partitions away and give them back."""
+    """The log: append records, take partitions away and give partitions back."""
 
     root: Path
     segment_records: int = SEGMENT_RECORDS
     foreign_links: bool = False
 
     def append(self, partition: str, records: Iterable[str]) -> None:
-        """Append records, which hold no line breaks; possible also while the partition is away for readers."""
+        """Append records without line breaks; possible also while the partition is away for readers."""
         folder = self.root / partition
         folder.mkdir(parents=True, exist_ok=True)
         kept = sorted(folder.glob("*.log"))
@@ -56,7 +56,7 @@ class PartitionedLog:
             offset += 1
 
     def delete_before(self, partition: str, offset: int) -> int:
-        """Retention: forget the segments that hold only records before this offset. Returns the oldest offset kept."""
+        """Retention: forget the segments with only records before an offset. Return the oldest offset kept."""
         folder = self.root / partition
         kept = sorted(folder.glob("*.log"))
         end = _end(kept)
@@ -69,15 +69,17 @@ class PartitionedLog:
         return int(min(folder.glob("*.log")).stem) if kept else 0
 
     def take_away(self, partition: str) -> None:
-        """An outage begins: the partition is known, and cannot be read."""
+        """Begin an outage: the partition is known, and cannot be read."""
         (self.root / partition / OFFLINE).touch()
 
     def give_back(self, partition: str) -> None:
-        """The outage is over."""
+        """End the outage."""
         (self.root / partition / OFFLINE).unlink(missing_ok=True)
 
     def partitions(self) -> list[str]:
-        """All partitions, those that are away included. TransientError when the log is no folder, or one of files alone."""
+        """Return all partitions, also partitions away. Raise TransientError if the log is no folder, or a folder of files
+        alone.
+        """
         if not self.root.is_dir():
             raise SourceMissing(f"{self.root} is not a folder that can be read; create it or mend the path")
         found = sorted(self.root.iterdir())
@@ -87,18 +89,19 @@ class PartitionedLog:
         return folders
 
     def start(self, partition: str) -> int:
-        """The offset of the oldest record that is kept."""
+        """Return the offset of the oldest record kept."""
         segments = self.segments(partition)
         return int(segments[0].stem) if segments else 0
 
     def end(self, partition: str) -> int:
-        """The offset after the newest record. PartitionUnreadable when the partition is away."""
+        """Return the offset after the newest record. Raise PartitionUnreadable if the partition is away."""
         return _end(self.segments(partition))
 
     def segments(self, partition: str) -> list[Path]:
-        """The segment files in order. PartitionUnreadable when the partition is away, TransientError for files of other names.
+        """Return the segment files in order. Raise PartitionUnreadable if the partition is away, TransientError for odd file
+        names.
 
-        TransientError, too, for a link that leads out of `root` to what another owns, unless `foreign_links`.
+        Raise TransientError also for a link out of `root` to another user's files, unless `foreign_links` is true.
         """
         folder = self.root / partition
         if (folder / OFFLINE).exists():
@@ -115,12 +118,13 @@ class PartitionedLog:
 class PartitionedLogSpout(PartitionedSpout):
     """Reads a `PartitionedLog`: at most `max_records` of each partition a batch, as `record_offset` and `line`.
 
-    `root` has a folder for each partition, which holds its segments: `00000000000000000000.log`, a file named by the offset of
-    its first record, a line for each record; the next one begins where it ends. Lines are only ever added to the last one.
+    `root` has a folder for each partition, with the partition's segments: `00000000000000000000.log`, a file named by the
+    offset of the first record, a line for each record. The next segment begins at the end of the segment before. Lines are
+    only ever added to the last segment.
 
-    Transactional: while a partition is away, the batch that has it fails and is retried (R12). BadRecord when a record is no
-    UTF-8, or holds U+0000, as UTF-16 does that is taken for UTF-8, unless `nul` says that records may.
-    A link that leads out of `root` to what another user owns is refused, unless `foreign_links`.
+    Transactional: while a partition is away, the partition's batch fails and is retried (R12). Raise BadRecord if a record is
+    no UTF-8, or holds U+0000, like UTF-16 taken for UTF-8, unless `nul` is true. A link out of `root` to another user's files
+    is refused, unless `foreign_links` is true.
     """
 
     fields = "record_offset bigint, line string"
@@ -144,7 +148,7 @@ class PartitionedLogSpout(PartitionedSpout):
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
-        """The next range of offsets, or the one that is no longer kept, as gone."""
+        """Return the next range of offsets; a range no longer kept is marked as gone."""
         kept, end = self.log.start(partition), self.log.end(partition)
         start = last_metadata["end"] if last_metadata else kept
         if start < kept:
@@ -154,11 +158,11 @@ class PartitionedLogSpout(PartitionedSpout):
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
     ) -> DataFrame:
-        """The records of one range."""
+        """Return the records of a range."""
         return self.emit_batch(spark, attempt, {"partitions": {partition: metadata}})
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """The records of all ranges, in one scan: a task of Spark reads a partition."""
+        """Return the records of all ranges, in one scan: a task of Spark reads a partition."""
         ranges = [
             (name, range_["start"], range_["end"], [str(path) for path in self.log.segments(name)])
             for name, range_ in metadata["partitions"].items()
@@ -169,7 +173,7 @@ class PartitionedLogSpout(PartitionedSpout):
 
 
 class OpaquePartitionedLogSpout(PartitionedLogSpout, OpaquePartitionedSpout):
-    """The same, opaque: a partition that is away is left out, and its records come in a later batch (R13)."""
+    """The opaque spout of a `PartitionedLog`: a partition away is left out, and the records come in a later batch (R13)."""
 
 
 def _read(nul: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -186,7 +190,9 @@ def _read(nul: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def _records(row: dict[str, Any], nul: bool) -> Iterator[tuple[int, str]]:
-    """The records of one range, in order. RecordsGone when they are not all there any more, BadRecord for one that is no text."""
+    """Yield the records of a range, in order. Raise RecordsGone if records are missing by now, BadRecord for a record that is
+    no text.
+    """
     expected = row["start"]
     for path in map(Path, row["segments"]):
         first = int(path.stem)
@@ -221,13 +227,13 @@ def _end(segments: Sequence[Path]) -> int:
 
 
 def _lines(segment: Path) -> Iterator[bytes]:
-    """The records of a segment; a last line without its end is still being written."""
+    """Yield the records of a segment; a last line without an end is still being written."""
     with segment.open("rb") as file:
         yield from (line[:-1] for line in file if line.endswith(b"\n"))
 
 
 def _text(line: bytes, segment: Path, offset: int, nul: bool) -> str:
-    """Return a record as text. BadRecord for invalid UTF-8, and for U+0000 unless `nul` says that records may hold it."""
+    """Return a record as text. Raise BadRecord for invalid UTF-8, and for U+0000 unless `nul` is true."""
     try:
         text = line.decode()
     except UnicodeDecodeError as error:

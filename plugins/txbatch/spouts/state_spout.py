@@ -1,4 +1,4 @@
-"""StateSpout: what changed in a state of another topology, from one of its committed txids to the next; or its closed windows."""
+"""StateSpout: the changes in a state of another topology, from a committed txid to the next; or the state's closed windows."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 class StateSpout(ExportedSpout):
-    """Emits what changed in a state of this ledger since the batch before, or the windows of it that were closed since (R26).
+    """Emits the changes in a state of the ledger since the batch before, or the state's windows closed since (R26).
 
-    With `emit="changes"` there is a record for each key, the first time for all of them.
+    With `emit="changes"` there is a record for each changed key, the first time for all keys.
 
-    `fields` are those columns of `report.changes_<state>` that are read: the state's keys; `<value>_before` and `<value>_after`
-    of each value, as reports show it; `change`, which is 'added', 'changed' or 'removed'; `txid`, which changed it last. Changes
-    between two batches come as one. What was restated or rebuilt comes as a change, too.
+    `fields` are the columns to read from `report.changes_<state>`: the state's keys; `<value>_before` and `<value>_after` of
+    each value, like in reports; `change`: 'added', 'changed' or 'removed'; `txid`, the last changing txid. Changes between
+    two batches come as one. Restates and rebuilds come as changes, too.
 
-    With `emit="final"` there is one for each row of a window that was closed, once, with its values as of its closing. `fields`
-    are columns of `report.closed_<state>`: those of `report.<state>`, and `closed_by`, the txid that closed it. What comes later,
-    or is restated, is a change, and none of these.
+    With `emit="final"` there is a record for each row of a closed window, once, with the values as of the closing. `fields`
+    are columns of `report.closed_<state>`: the columns of `report.<state>`, and `closed_by`, the closing txid. Later or
+    restated records are changes, and never final records.
 
-    Transactional: the plan says from which txid to which, and a state as of a txid stays what it is.
+    Transactional: the plan names the first and the last txid, and a state as of a txid never changes.
     """
 
     def __init__(self, state: str, fields: Fields, emit: str = CHANGES) -> None:
@@ -64,7 +64,7 @@ class StateSpout(ExportedSpout):
         return [self.state]
 
     def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
-        """The txids that were committed since the last plan; of closed windows, where some were closed by them."""
+        """Return the range of txids committed since the last plan; for closed windows, only if the txids closed windows."""
         known = upstream.known(self.state)
         if self.emit == FINAL:
             check_closes(known)
@@ -85,30 +85,30 @@ class StateSpout(ExportedSpout):
         return found
 
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
-        """What changed in the range, or was closed."""
+        """Return the changes, or the closed windows, of the range."""
         records = upstream.closed if self.emit == FINAL else upstream.changes
         return records(self.state, ranges[self.state], [field.name for field in self._fields])
 
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
-        """Refuse: a ledger is asked."""
+        """Refuse: only the ledger can plan."""
         raise OutOfPlace(f"state {self.state!r} is planned by its ledger")
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
     ) -> DataFrame:
-        """The records that were exported for the attempt."""
+        """Return the records exported for the attempt."""
         columns = ", ".join(f"{spark_name(field.name)} {field.type}" for field in self._fields)
         return spark.read.schema(columns).parquet(self._file)
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """The same, with the partition, which is the state."""
+        """Return the exported records with the partition: the state."""
         records = self.emit_partition_batch(spark, attempt, self.state, metadata)
         return records.selectExpr("*", f"{spark_text(self.state)} as {PARTITION_COLUMN}")
 
     def count_records(self, partition: str, metadata: Metadata) -> int:
-        """How many were exported."""
+        """Return the number of exported records."""
         import fsspec
         import pyarrow.parquet as pq
 

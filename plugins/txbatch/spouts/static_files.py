@@ -1,4 +1,4 @@
-"""StaticFiles: the files of a static state, in the version that a batch's plan fixes (R3)."""
+"""StaticFiles: the files of a static state, in the version fixed by a batch's plan (R3)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class StaticFiles(Versioned):
-    """The files below `root` whose names match `pattern`, by the listing rule of FileSpout.
+    """The files below `root` with names matching `pattern`, by the listing rule of FileSpout.
 
-    `read` makes a DataFrame of the Spark session and the paths of the files. Planning a batch fixes which files these are, by
-    their size and sha256: every attempt of it reads exactly those, or fails, and says which is another one now.
+    `read` makes a DataFrame of the Spark session and the paths of the files. Planning a batch fixes the files by size and
+    sha256. Every attempt of the batch reads exactly the fixed files, or fails and names a changed file.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StaticFiles(Versioned):
         self._read, self.foreign_links = read, foreign_links
 
     def version(self) -> Metadata:
-        """Size and sha256 of each file. TransientError when there is none."""
+        """Return the size and sha256 of each file. Raise TransientError without files."""
         found = {
             name: _fingerprint(self.root / name)
             for name in files_below(self.root, self.pattern, foreign_links=self.foreign_links)
@@ -49,12 +49,12 @@ class StaticFiles(Versioned):
         return found
 
     def read(self, spark: SparkSession, version: Metadata) -> DataFrame:
-        """The rows of the files that a plan names."""
+        """Return the rows of the plan's files."""
         self.check(version)
         return self._read(spark, [escaped((self.root / name).resolve()) for name in version])
 
     def check(self, version: Metadata) -> None:
-        """Refuse a file that is not as it was planned: TransientError names it."""
+        """Refuse a file changed since the planning: TransientError names the file."""
         for name, planned in version.items():
             if (found := _fingerprint(self.root / name)) != planned:
                 raise SourceChanged(f"{self.root / name} {_changed(planned, found)}; restore it, or {ABORT}")

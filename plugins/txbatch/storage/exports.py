@@ -1,4 +1,4 @@
-"""What streams take from states of the ledger, as Parquet in the folder of an attempt: Spark gets no password."""
+"""Writes streams' records from states of the ledger, in Parquet, into an attempt's folder: Spark gets no password."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ROWS_PER_GROUP = 100_000
 
 
 def write(folder: Folder, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
-    """Write the records of the n-th of these streams, however many; BadRecord for a value that is not of its field's type."""
+    """Write the records of the n-th exported stream, however many. Raise BadRecord if a value misfits the field's type."""
     folder.filesystem.makedirs(folder.path("exports"), exist_ok=True)
     with folder.filesystem.open(folder.path(f"exports/{number}.parquet"), "wb") as file:
         write_parquet(file, fields, records)
 
 
 def write_parquet(file: Any, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
-    """Write records into an open file; BadRecord for a value that is not of its field's type."""
+    """Write records into an open file. Raise BadRecord if a value misfits the field's type."""
     schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
     rows = iter(records)
     with pq.ParquetWriter(file, schema) as writer:

@@ -1,4 +1,4 @@
-"""The folder of an attempt, as those see it who write and read its files."""
+"""The protocol of an attempt's folder, for code that writes and reads files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Folder(Protocol):
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """The folder's URI."""
 
     @property
     def filesystem(self) -> Any:
-        """The fsspec filesystem the folder lies on."""
+        """The folder's fsspec filesystem."""
 
     def path(self, name: str) -> str:
-        """Return a file of the folder, as the filesystem names it."""
+        """Return a file's path on the filesystem."""

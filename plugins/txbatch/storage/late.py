@@ -1,4 +1,4 @@
-"""Late records in files of partials: how many there are, and files without them where they do not count (R25)."""
+"""Counts late records in files of partials, and rewrites files without late records if late records do not count (R25)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from txbatch.core.windows.watermark import MERGE
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Which partials of a state are late: those whose field `start` is before this time, in microseconds since 1970."""
+    """The late partials of a state: the field `start` is before the time `before`, in microseconds since 1970."""
 
     start: str
     before: int
@@ -23,14 +23,14 @@ class Late:
 
     @classmethod
     def of(cls, aggregate: PersistentAggregate, watermark: Mapping[str, int]) -> Late | None:
-        """Return which are late by a plan's watermarks; None where nobody can say."""
+        """Return the rule for late partials by a plan's watermarks; None if lateness cannot be decided."""
         before = aggregate.late_before(watermark)
         if aggregate.window is None or before is None:
             return None
         return cls(aggregate.window.name, before, counts=aggregate.late == MERGE)
 
     def found(self, content: bytes) -> tuple[int, bytes]:
-        """Return how many records of a file's partials are late, and the file with those partials that count."""
+        """Return the number of late records in a file's partials, and the file with only the counting partials."""
         partials = pq.ParquetFile(pa.BufferReader(content))
         known = partials.read([self.start, RECORDS_COLUMN])
         late = pc.less(known[self.start].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), self.before)

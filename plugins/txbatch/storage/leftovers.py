@@ -1,7 +1,7 @@
-"""What killed processes left in the staging area, and nobody reads any more (R22).
+"""Removes unread leftovers of killed processes from the staging area (R22).
 
-The folders of a txid are removed with its success; those of one that was aborted, or whose success never ran, stay. What is read
-again beside the ledger is removed when its process ends, unless that is killed.
+A txid's folders are removed at the txid's success. Folders of an aborted txid, or of a success that never ran, stay. Records
+read again beside the ledger are removed at the end of the process, unless the process is killed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _VERIFY = re.compile(rf"verify-(\w{{{TOKEN_CHARACTERS}}})")
 
 @dataclass(frozen=True, slots=True)
 class StagingLeftovers:
-    """Finds and removes them. A rebuild that runs holds its name, and keeps what it reads."""
+    """Finds and removes leftovers. A running rebuild holds a lock, and keeps the rebuild's folder."""
 
     staging: Staging
     locks: RunLocks
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def number(self, topology: str, final: int) -> int:
-        """Return how many folders `remove` would remove now."""
+        """Return the number of folders `remove` would remove now."""
         left = list(self._left(topology, final))
         return len(left) + (self._rebuilt(topology) is not None and not self.locks.held(topology, REBUILD))
 
     def remove(self, topology: str, final: int) -> int:
-        """Remove the folders of all txids up to this one, which are final, and of processes that ended; return how many."""
+        """Remove the folders of final txids up to `final`, and of ended processes; return the number of removed folders."""
         left = list(self._left(topology, final))
         for folder in left:
             folder.remove()
@@ -67,7 +67,7 @@ class StagingLeftovers:
         return [folder.uri.rpartition("/")[2] for folder in self.staging.topology(topology).folders()]
 
     def _untouched(self, folder: AttemptFolder) -> bool:
-        """False also where the filesystem does not say when something was written."""
+        """Return whether nobody wrote into a folder for the time UNTOUCHED. False also if the filesystem gives no times."""
         filesystem, root = folder.filesystem, folder.path("").rstrip("/")
         with suppress(OSError, NotImplementedError, AttributeError):
             written = [filesystem.modified(path) for path in filesystem.find(root) or [root]]

@@ -1,4 +1,4 @@
-"""Symbolic links, which are followed nowhere in the staging area."""
+"""Finds symbolic links: the staging area follows no links."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from fsspec.implementations.local import LocalFileSystem
 
 
 def links_on(filesystem: Any, path: str) -> bool:
-    """True if a path is a symbolic link, which only a local disk has."""
+    """Return whether a path is a symbolic link; only a local disk has links."""
     return isinstance(filesystem, LocalFileSystem) and bool(filesystem.islink(path))

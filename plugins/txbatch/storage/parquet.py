@@ -1,4 +1,4 @@
-"""The partials of an attempt, Parquet in its folder: described by who wrote them, checked and read by who commits them."""
+"""An attempt's partials in Parquet files: described by the writing process, checked and read by the committing process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_WATERMARK: Mapping[str, int] = MappingProxyType({})
 def describe(
     folder: Folder, number: int, aggregate: PersistentAggregate, watermark: Mapping[str, int] = NO_WATERMARK
 ) -> StagedState:
-    """Describe the files of a topology's n-th state, by reading one after the other. `watermark` is the plan's, by stream."""
+    """Describe the files of a topology's n-th state, reading file after file. `watermark` is from the plan, by stream."""
     found = folder.filesystem.find(folder.path(f"partials/{number}"), detail=True)
     paths = sorted(name for name, of in found.items() if of["type"] == "file" and _is_partials(folder, name))
     return _staged(folder, aggregate, ((path, folder.filesystem.cat_file(path)) for path in paths), watermark)
@@ -45,7 +45,7 @@ def write(
     partials: pa.Table,
     watermark: Mapping[str, int] = NO_WATERMARK,
 ) -> StagedState:
-    """Write the partials of a topology's n-th state as one file, and describe it."""
+    """Write the partials of a topology's n-th state into a single file, and describe the file."""
     path, sink = folder.path(f"partials/{number}/part-0.parquet"), pa.BufferOutputStream()
     pq.write_table(partials, sink)
     content = sink.getvalue().to_pybytes()
@@ -84,7 +84,7 @@ def _staged(
 
 
 def read(folder: Folder, staged: StagedState) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of a state's files. Incomplete if a file is not the one the manifest describes (R7a)."""
+    """Yield the record batches of a state's files. Raise Incomplete if a file differs from the manifest's description (R7a)."""
     for file in staged.files:
         content = _content(folder, file)
         with _readable(folder, file.name):
@@ -98,7 +98,9 @@ def read(folder: Folder, staged: StagedState) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _readable(folder: Folder, name: str) -> Iterator[None]:
-    """Context manager. Incomplete, which names the file, where Arrow cannot read it: its digest says who wrote it, not what."""
+    """Context manager. Raise Incomplete with the file's name if Arrow cannot read the file: a digest proves the writer, no
+    content.
+    """
     try:
         yield
     except pa.ArrowException as error:
@@ -107,13 +109,15 @@ def _readable(folder: Folder, name: str) -> Iterator[None]:
 
 
 def _is_partials(folder: Folder, path: str) -> bool:
-    """Leave out what an unfinished task left below `_temporary`; Spark hides such names from its readers, too."""
+    """Return whether a file holds partials. Unfinished tasks leave files below `_temporary`; Spark's readers skip the names
+    too.
+    """
     inside = path.removeprefix(folder.path("")).split("/")
     return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in inside)
 
 
 def _content(folder: Folder, file: StagedFile) -> bytes:
-    """Return the content of a file, none of what is not as long; TransientError when it cannot be read."""
+    """Return a file's content; nothing if the length differs from the manifest. Raise TransientError if reading fails."""
     path = folder.path(file.name)
     try:
         as_long = _is_here(folder, file.name) and folder.filesystem.size(path) == file.bytes
@@ -123,7 +127,7 @@ def _content(folder: Folder, file: StagedFile) -> bytes:
 
 
 def _is_here(folder: Folder, name: str) -> bool:
-    """True if the path is a file of the attempt's folder, reached through no link."""
+    """Return whether the path is a file of the attempt's folder, reached through no link."""
     parts = name.split("/")
     steps = [folder.path("/".join(parts[: n + 1])) for n in range(len(parts))]
     files = folder.filesystem
@@ -131,7 +135,7 @@ def _is_here(folder: Folder, name: str) -> bool:
 
 
 def _total(column: ValueColumn, values: pa.ChunkedArray) -> Decimal | int | None:
-    """Return the column's total in one file; None: a sum of nothing."""
+    """Return a column's total in a file; None is a sum of nothing."""
     total: Decimal | int | None
     match column.partial.total:
         case Total.SUM:

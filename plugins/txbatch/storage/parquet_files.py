@@ -1,4 +1,4 @@
-"""ParquetFiles: a folder with one file for each committed batch of a state that keeps records (docs/adr/0007)."""
+"""ParquetFiles: a folder with a file for each committed batch of a state that keeps records (docs/adr/0007)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """What a folder has: batches of a state up to a txid. `made` says when its topology was, `swaps` how often it was rebuilt."""
+    """The content of a folder: a state's batches up to a txid. `made` is the topology's creation, `swaps` the number of
+    rebuilds.
+    """
 
     state: str
     made: str
@@ -39,10 +41,12 @@ class FolderState:
 
 
 class ParquetFiles:
-    """A folder in which each committed batch of an `AppendState` is one file, `batch-<position>.parquet`, with its records.
+    """A folder with a file for each committed batch of an `AppendState`, `batch-<position>.parquet`, with the batch's
+    records.
 
-    A batch's file comes after its commit, whole, by a rename, and so does the one that takes its place after a restate; what a
-    killed process left to be written, the next run writes. The folder is this state's alone, on a file system of whoever commits.
+    A batch's file appears after the commit, whole, by a rename. A restate's file replaces the batch's file in the same way.
+    The next run writes files left unwritten by a killed process. The folder belongs to the state alone, on a file system of
+    the committing process.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -56,9 +60,9 @@ class ParquetFiles:
         return f"ParquetFiles({str(self.folder)!r})"
 
     def write(self, aggregate: KeptRecords, upstream: CommittedRecords) -> None:
-        """Write the batches that were committed since the folder's mark.
+        """Write the batches committed since the folder's mark.
 
-        Raises TransientError when the folder cannot be written, TerminalError when it is not this state's.
+        Raise TransientError if the folder cannot be written, TerminalError if the folder belongs to another state.
         """
         try:
             done = any(self._written(aggregate, upstream) for _ in range(TRIES))
@@ -71,7 +75,7 @@ class ParquetFiles:
             raise StateInUse(f"{self.folder}: others write the same batches just now; try again")
 
     def _written(self, aggregate: KeptRecords, upstream: CommittedRecords) -> bool:
-        """Write what is new, the oldest first; False when somebody else has begun to write the same."""
+        """Write new batches, the oldest first. Return False if another process has begun to write the same batches."""
         state = aggregate.state
         (self.folder / WRITING).mkdir(parents=True, exist_ok=True)
         mark = self._mark()  # before the ledger is asked, which never knows less than a mark that was there
@@ -88,7 +92,9 @@ class ParquetFiles:
         return True
 
     def _write(self, state: str, fields: Sequence[Field], position: int, upstream: CommittedRecords) -> bool:
-        """Write the file of a batch. Who comes later takes what others have not finished away, and knows no less than they."""
+        """Write the file of a batch. A later process removes unfinished files of earlier processes: the later process reads
+        no less.
+        """
         from txbatch.storage.exports import write_parquet  # brings Arrow, which no definition needs
 
         for other in (self.folder / WRITING).glob(f"{position}-*"):
@@ -104,7 +110,9 @@ class ParquetFiles:
         return self._rename(mine, NAME.format(position))
 
     def _mark(self) -> FolderState | None:
-        """Return the folder's mark; None for an empty folder. TerminalError for one with files of nobody."""
+        """Return the folder's mark; None for an empty folder. Raise TerminalError for files without a mark, or an unreadable
+        mark.
+        """
         files = any(self.folder.glob("*.parquet"))  # before the mark, which is there before they are
         try:
             return FolderState(**json.loads((self.folder / MARK).read_text()))
@@ -116,7 +124,7 @@ class ParquetFiles:
             raise self._not_ours(f"{MARK} cannot be read ({error})") from error
 
     def _check(self, mark: FolderState, now: FolderState, names: Sequence[str | None], known: KnownState) -> None:
-        """TerminalError for the mark of another state, or of what the ledger does not know any more."""
+        """Raise TerminalError for the mark of another state, or a mark no longer known to the ledger."""
         if mark.state not in names or mark.made != now.made:
             raise self._not_ours(f"it has those of state {mark.state!r} of a topology that was made {mark.made}")
         if mark.txid > known.txid:
@@ -129,7 +137,9 @@ class ParquetFiles:
         )
 
     def _note(self, mark: FolderState) -> None:
-        """Keep a mark, behind the files that it tells of. An older one, of somebody late, lets batches be written again."""
+        """Write the mark, after the files of the mark's batches. If a late process writes an older mark, batches are written
+        again.
+        """
         made = self.folder / WRITING / f"mark-{uuid4().hex}"
         made.write_text(json.dumps(asdict(mark)) + "\n")
         self._rename(made, MARK)

@@ -1,15 +1,16 @@
-"""The staging area: one folder per attempt, `<root>/<topology>/<txid>/<attempt_id>-<begin of the token>/`, on any
-filesystem that fsspec knows. The token keeps apart what attempts of the same number write: a lost or restored database issues
-old numbers again, while drivers of the old ones may still be at work (R5).
+"""The staging area: a folder for each attempt, `<root>/<topology>/<txid>/<attempt_id>-<begin of the token>/`.
 
-assignment.json              what the attempt is told: metadata, token
-fence.json                   its heartbeat, which says whether it may go on: see `core.batch.heartbeat`
-exports/<number>.parquet     what streams take from states of the ledger: see `storage.exports`
-partials/<number>/*.parquet  one folder per state: see `storage.parquet`
-manifest.json                what it read and wrote; last, and whole or not at all
-error.json                   why it failed
+Any filesystem of fsspec will do. The token keeps apart the files of attempts with equal numbers: a lost or restored database
+issues old numbers again, while drivers of the old attempts may still be at work (R5).
 
-What is read again to be verified (R24) lies beside, in `<root>/<topology>/verify-<token>/`, while that takes.
+assignment.json              the attempt's task: metadata, token
+fence.json                   the attempt's heartbeat, to go on or to stop: see `core.batch.heartbeat`
+exports/<number>.parquet     records for streams from states of the ledger: see `storage.exports`
+partials/<number>/*.parquet  a folder for each state: see `storage.parquet`
+manifest.json                what was read and written; last, and whole or not at all
+error.json                   why the attempt failed
+
+Records read again to be verified (R24) lie beside, in `<root>/<topology>/verify-<token>/`, until verify ends.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ SHORT_BYTES_MAX = 1 << 20  # of a heartbeat and an error
 
 
 class Unreadable(Exception):
-    """A file of an attempt's folder is not what is written there."""
+    """Raised if a file of an attempt's folder has unexpected content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,45 +87,45 @@ class AttemptFolder:
 
     @property
     def filesystem(self) -> Any:
-        """The fsspec filesystem the folder lies on."""
+        """The folder's fsspec filesystem."""
         return _located(self.uri, os.getpid(), get_ident())[0]
 
     def path(self, name: str) -> str:
-        """A file of the folder, as the filesystem names it."""
+        """Return a file's path on the filesystem."""
         return f"{_located(self.uri, os.getpid(), get_ident())[1]}/{name}"
 
     def write_assignment(self, assignment: Assignment) -> None:
-        """Tell the attempt what to do; makes the folder. TransientError when that cannot be."""
+        """Create the folder, and write the attempt's assignment. Raise TransientError if writing fails."""
         with self._in_our_words("written to"):
             self.filesystem.makedirs(self.path(""), exist_ok=True)
             self._write_json("assignment.json", assignment.to_json())
 
     def read_assignment(self) -> Assignment:
-        """Read what the attempt is told; TransientError when the folder does not say."""
+        """Read the attempt's assignment. Raise TransientError if the assignment cannot be read."""
         try:
             return self._read("assignment.json", Assignment.from_json, LONG_BYTES_MAX)
         except (OSError, Unreadable) as error:
             raise StagingUnreadable(f"{self.uri}/assignment.json cannot be read ({error}); emit again") from error
 
     def has_heartbeat(self) -> bool:
-        """True for the folder of an attempt, not a link to elsewhere, that holds a heartbeat file."""
+        """Return whether the folder holds a heartbeat file, and is no link to elsewhere."""
         link = links_on(self.filesystem, self.path("").rstrip("/"))
         return not link and bool(self.filesystem.isfile(self.path("fence.json")))
 
     def write_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Say whether the attempt may go on (R5). Does nothing if the folder was removed."""
+        """Write the heartbeat: whether the attempt may go on (R5). Do nothing if the folder was removed."""
         if self.filesystem.exists(self.path("")):
             self._write_json("fence.json", heartbeat.to_json())
 
     def read_heartbeat(self) -> Heartbeat:
-        """Read whether the attempt may go on; TransientError when the folder does not say."""
+        """Read the heartbeat: whether the attempt may go on. Raise TransientError if the heartbeat cannot be read."""
         try:
             return self._read("fence.json", Heartbeat.from_json, SHORT_BYTES_MAX)
         except (OSError, Unreadable) as error:
             raise StagingUnreadable(f"{self.uri}/fence.json cannot be read ({error}); emit again") from error
 
     def superseded(self, by: str) -> Heartbeat:
-        """Return the heartbeat with the attempt that takes its place, also when the file cannot be read."""
+        """Return the heartbeat with the number of the replacing attempt, also if the file cannot be read."""
         try:
             heartbeat = self.read_heartbeat()
         except (TransientError, NewerFormat):
@@ -132,11 +133,13 @@ class AttemptFolder:
         return replace(heartbeat, superseded=by)
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Say what was read and written; the attempt's last act."""
+        """Write the manifest of files read and written; the attempt's last act."""
         self._write_json("manifest.json", manifest.to_json())
 
     def read_manifest(self) -> Manifest:
-        """Read what the attempt read and wrote; Incomplete when it did not get that far, TransientError when nobody can tell."""
+        """Read the attempt's manifest. Raise Incomplete if the manifest is missing or broken, TransientError if storage
+        fails.
+        """
         try:
             return self._read("manifest.json", Manifest.from_json, LONG_BYTES_MAX)
         except FileNotFoundError:
@@ -147,66 +150,70 @@ class AttemptFolder:
             raise Incomplete(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
 
     def read_partials(self, manifest: Manifest) -> Mapping[str, Any]:
-        """Open the record batches of each state; Incomplete, while they are read, when a file is another (R7)."""
+        """Open the record batches of each state. Reading raises Incomplete if a file differs from the manifest (R7)."""
         from txbatch.storage import parquet  # brings Arrow, which only a commit needs
 
         return {name: parquet.read(self, staged) for name, staged in manifest.states.items()}
 
     def write_error(self, kind: str, message: str) -> None:
-        """Say why the attempt failed, for the process that submitted it."""
+        """Write the attempt's error, for the submitting process."""
         self._write_json("error.json", error_json(kind, message))
 
     def read_error(self) -> Mapping[str, str] | None:
-        """Return why the attempt failed, `kind` and `message`, if that can be read; raise NewerFormat as all that reads here."""
+        """Return the attempt's error, `kind` and `message`; None if unreadable. Raise NewerFormat for a file of a newer
+        txbatch.
+        """
         try:
             return self._read("error.json", _error_of, SHORT_BYTES_MAX)
         except (OSError, Unreadable):
             return None
 
     def said_something(self) -> bool:
-        """True when the attempt wrote its manifest, or why it failed."""
+        """Return whether the attempt wrote a manifest or an error."""
         return any(self.filesystem.exists(self.path(name)) for name in ("manifest.json", "error.json"))
 
     def write_export(self, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
-        """Write what a stream takes from a state, which Spark cannot ask; BadRecord for a value of another type."""
+        """Write a stream's records from a state, because Spark cannot ask the state. Raise BadRecord for a value of the wrong
+        type.
+        """
         from txbatch.storage import exports
 
         with self._in_our_words("written to"):
             exports.write(self, number, fields, records)
 
     def export_uri(self, number: int) -> str:
-        """Where the records of the n-th of these streams are."""
+        """Return the URI of the records of the n-th exported stream."""
         return f"{self.uri}/exports/{number}.parquet"
 
     def partials_uri(self, number: int) -> str:
-        """Where Spark writes the partials of a topology's n-th state."""
+        """Return the URI of the folder for Spark's partials of a topology's n-th state."""
         return f"{self.uri}/partials/{number}"
 
     def folders(self) -> list[AttemptFolder]:
-        """Return what lies in the folder, by name; nothing where there is none. TransientError when it cannot be read."""
+        """Return the folder's entries by name; nothing if the folder is missing. Raise TransientError if reading fails."""
         with self._in_our_words("read"), suppress(FileNotFoundError, NotADirectoryError):
             found = self.filesystem.ls(self.path("").rstrip("/"), detail=False)
             return [AttemptFolder(f"{self.uri}/{path.rstrip('/').rpartition('/')[2]}") for path in found]
         return []
 
     def remove(self) -> None:
-        """Remove the folder; nothing happens when it is gone, also when another removes it meanwhile.
+        """Remove the folder. Do nothing if the folder is gone, also if another process removes the folder meanwhile.
 
-        TransientError when it cannot be removed.
+        Raise TransientError if the folder cannot be removed.
         """
         with self._in_our_words("removed"), suppress(FileNotFoundError):
             self.filesystem.rm(self.path("").rstrip("/"), recursive=True)
 
     @contextmanager
     def _in_our_words(self, what: str) -> Iterator[None]:
-        """Context manager. TransientError for what the filesystem raises."""
+        """Context manager. Raise TransientError for errors of the filesystem."""
         try:
             yield
         except OSError as error:
             raise StagingUnreadable(f"{self.uri} cannot be {what} ({error}); see `txbatch doctor`") from error
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Under another name first, so that a reader finds it whole or not at all."""
+        """Write under a temporary name, then rename: a reader finds the file whole or not at all."""
         temporary = self.path(f"_{name}.{uuid4().hex}")
         with self.filesystem.open(temporary, "w", encoding="utf-8") as file:
             file.write(json.dumps(value, ensure_ascii=False))  # `dump`, or an indent, would do without the encoder in C
@@ -216,7 +223,9 @@ class AttemptFolder:
             self.filesystem.mv(temporary, self.path(name))
 
     def _read(self, name: str, made: Callable[[Any], Value], bytes_max: int) -> Value:
-        """Return what is made of a file's JSON; raise NewerFormat for that of a newer txbatch, Unreadable for whatever else."""
+        """Return the result of `made` for a file's JSON. Raise NewerFormat for a file of a newer txbatch, Unreadable for
+        other faults.
+        """
         with self._open(name) as file:
             content = file.read(bytes_max + 1)
             if len(content) > bytes_max:
@@ -229,7 +238,7 @@ class AttemptFolder:
             raise Unreadable(f"{type(error).__name__}: {str(error)[:200]}") from error
 
     def _open(self, name: str) -> Any:
-        """A file, and nothing else by its name: who opens a pipe waits for good, a link leads elsewhere."""
+        """Open a regular file and nothing else: opening a pipe waits for good, a link leads elsewhere."""
         if not isinstance(self.filesystem, LocalFileSystem):
             return self.filesystem.open(self.path(name), "rb")
         try:
@@ -245,7 +254,7 @@ class AttemptFolder:
 
 
 def error_json(kind: str, message: str) -> dict[str, str]:
-    """Return what error.json holds."""
+    """Return the content of error.json."""
     return {"kind": kind, "message": message}
 
 
@@ -258,9 +267,9 @@ def _error_of(value: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def check_uri(uri: str) -> None:
-    """DefinitionError for a place that Spark, or another process, does not find under the same name, or that is none.
+    """Raise DefinitionError if Spark or another process would not find a place under the same name, or a place is no folder.
 
-    TransientError for one that does not answer.
+    Raise TransientError if the place does not answer.
     """
     if not _found_alike(uri):
         raise InvalidSetting(
@@ -285,20 +294,20 @@ def _scheme(uri: str) -> str:
 
 
 def _found_alike(uri: str) -> bool:
-    """False for a name that is taken differently: from a working directory, by a shell, by the one process that knows it."""
+    """Return whether all processes read a URI alike: the URI depends on no working directory, shell or single process."""
     if "::" in uri or _CONTROL.search(uri) or _scheme(uri) in ("", *_NOT_SHARED):
         return False
     return _scheme(uri) != "file" or uri.removeprefix("file:").removeprefix("//").startswith("/")
 
 
 def _file_on(uri: str) -> str | None:
-    """Return the part of a local path that is there and no folder."""
+    """Return the part of a local path that exists and is no folder."""
     path = Path(AttemptFolder(uri).path("")) if _scheme(uri) == "file" else Path("/")
     return next((str(part) for part in (path, *path.parents) if os.path.exists(part) and not os.path.isdir(part)), None)
 
 
 def _open_to_others(folder: Path) -> str | None:
-    """Who else may replace what lies in a folder, and so what is committed from there."""
+    """Return how another user may replace a folder's files, and thereby the committed data; None if nobody may."""
     found = folder.stat()
     if found.st_uid not in (0, os.getuid()):
         return f"{folder} belongs to another user ({found.st_uid})"
@@ -309,13 +318,13 @@ def _open_to_others(folder: Path) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _located(uri: str, process: int, thread: int) -> tuple[Any, str]:
-    """Return the filesystem of a URI and its path there. Filesystems are of one thread, as fsspec keeps them."""
+    """Return the filesystem of a URI and the path there. Each thread has filesystems of its own, like in fsspec."""
     filesystem, path = fsspec.core.url_to_fs(uri)
     return filesystem, path.rstrip("/")
 
 
 def _end(folder: AttemptFolder, by: Assignment) -> None:
-    """Tell an older attempt's driver, if it can be told; the fence keeps out what it writes."""
+    """Tell the driver of an older attempt to stop, if possible. The fence keeps out the driver's files in any case."""
     try:
         folder.write_heartbeat(folder.superseded(str(by.attempt)))
     except OSError as error:
@@ -324,12 +333,14 @@ def _end(folder: AttemptFolder, by: Assignment) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The staging area of all topologies. Nothing below its root may be a link: TerminalError where a folder is one."""
+    """The staging area of all topologies. Raise TerminalError if a folder below the root is a link."""
 
     root: str
 
     def check(self) -> list[str]:
-        """Make sure that it can be written to; raises whatever its filesystem raises. What is to be told of who else can."""
+        """Check whether the staging area is writable; raise the filesystem's errors. Return warnings about other users'
+        access.
+        """
         check_uri(self.root)
         probe = AttemptFolder(f"{self.root}/_probe-{uuid4().hex}")
         probe.filesystem.makedirs(probe.path(""), exist_ok=True)
@@ -346,7 +357,7 @@ class Staging:
         return self._folder(assignment.topology, str(assignment.attempt.txid), name)
 
     def supersede(self, by: Assignment) -> None:
-        """Tell the drivers of all other attempts of a txid that this one took their place, those of a lost database too."""
+        """Tell the drivers of all other attempts at a txid to stop for the newer attempt, also attempts of a lost database."""
         parent, mine = self.transaction(by.topology, by.attempt.txid), self.attempt(by)
         for other in parent.folders():
             if other != mine and other.has_heartbeat():
@@ -361,19 +372,19 @@ class Staging:
         return self._folder(topology, str(txid))
 
     def rebuilt(self, topology: str) -> AttemptFolder:
-        """The folder of what a rebuild emits, beside those of txids."""
+        """The folder of a rebuild's output, beside the folders of txids."""
         return self._folder(topology, "rebuild")
 
     def verified(self, topology: str, token: str) -> AttemptFolder:
-        """The folder in which one call of verify reads batches again, beside those of txids."""
+        """The folder where a call of verify reads batches again, beside the folders of txids."""
         return self._folder(topology, f"verify-{token[:TOKEN_CHARACTERS]}")
 
     def remove(self, topology: str, txid: int) -> None:
-        """Remove what all attempts of a txid staged."""
+        """Remove the staged files of all attempts at a txid."""
         self.transaction(topology, txid).remove()
 
     def _folder(self, topology: str, *names: str) -> AttemptFolder:
-        """DefinitionError for a name, TerminalError for a link, that would lead out of the staging area."""
+        """Return a folder. Raise DefinitionError for a name, TerminalError for a link, leading out of the staging area."""
         folder = AttemptFolder(self.root)
         for name in (checked_topology_name(topology), *names):
             folder = AttemptFolder(f"{folder.uri}/{name}")

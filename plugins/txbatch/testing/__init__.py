@@ -1,4 +1,4 @@
-"""What a test of a job imports: its topology run in this process, without Spark and PostgreSQL, and a check of aggregators.
+"""For tests of jobs: runs a topology in the test's process, without Spark and PostgreSQL, and checks aggregators.
 
 Read `local`, `feeder`, `replaced`, `expressions`; then `combiner` and `values`.
 """

@@ -1,4 +1,4 @@
-"""Does an aggregator combine as it must: whatever the batches and their order, the same as of all records at once?"""
+"""Checks whether an aggregator combines well: any batches in any order give the same result as all records at once."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ NEAR = 1e-9
 def check_combiner(
     aggregator: CombinerAggregator, fields: Fields, *, records: Sequence[Any] | None = None, examples: int = 100
 ) -> None:
-    """Check `zero`, `combine`, `finish` and the declared partial columns of an aggregator on random records of these fields.
+    """Check an aggregator's `zero`, `combine`, `finish` and declared partial columns on random records with the given fields.
 
-    With hypothesis, where that is installed, which looks for a small counterexample; else with random numbers of fixed seeds.
-    `records` are those to draw from. Raises DefinitionError, which names a counterexample, unless `combine` is associative and
-    commutative, changes nothing that it is given, has `zero` as its neutral element, and makes of any batches in any order what
-    it makes of all records at once; and unless partials come back from columns of their types as they were. A record that the
-    aggregator refuses by BadRecord is left out.
+    If hypothesis is installed, hypothesis looks for a small counterexample; without hypothesis, random numbers have fixed
+    seeds. If `records` are given, records are drawn from `records`. Raise DefinitionError with a counterexample unless
+    `combine` is associative and commutative, leaves the arguments unchanged, has `zero` as the neutral element, and makes the
+    same of any batches in any order as of all records at once. Raise DefinitionError also unless partials return unchanged
+    from columns of the declared types. Records refused by the aggregator with BadRecord are left out.
     """
     check = _Check(aggregator, parse_fields(fields_ddl(fields)), records)
     _for_random_numbers(check.once, examples)
@@ -52,7 +52,7 @@ def check_combiner(
 
 
 class _Check:
-    """Tries an aggregator on records that random numbers choose."""
+    """Tries an aggregator on records chosen by random numbers."""
 
     def __init__(self, aggregator: CombinerAggregator, fields: Sequence[Field], given: Sequence[Any] | None) -> None:
         self.aggregator: CombinerAggregator = own_combiners({"tried": aggregator})["tried"]
@@ -64,7 +64,7 @@ class _Check:
         self.taken = 0
 
     def once(self, random: Random) -> None:
-        """Check some records, cut into three batches; DefinitionError with a counterexample."""
+        """Check some records, cut into three batches; raise DefinitionError with a counterexample."""
         try:
             self._check(random)
         except BadRecord as error:
@@ -89,13 +89,13 @@ class _Check:
             self._fail(f"finish of {partial!r} made {finished!r}, declared {self.result}: {why}")
 
     def _result(self) -> str | None:
-        """Return the type of what `finish` makes; None where it says none, and where that is no field's."""
+        """Return the type of `finish`'s result; None if undeclared, or no field's type."""
         with suppress(DefinitionError):
             return self.aggregator.result_type(self._field)
         return None
 
     def _batches(self, inits: Sequence[Partial], zero: Partial, random: Random) -> list[Partial]:
-        """Return the partials of three batches that have the records, one after the other."""
+        """Return the partials of three batches with the records in order."""
         first, second = sorted(random.randint(0, len(inits)) for _ in range(2))
         return [reduce(self._combine, part, zero) for part in (inits[:first], inits[first:second], inits[second:])]
 
@@ -113,7 +113,7 @@ class _Check:
         raise UnknownField(f"{self.aggregator.described} reads {name!r}, which is not among the fields {known}")
 
     def _init(self, random: Random) -> Partial | None:
-        """Return the partial of some record; None for one that the aggregator refuses."""
+        """Return the partial of some record; None if the aggregator refuses the record."""
         some = {field.name: some_value(field.type, random) for field in self.fields}
         record = random.choice(self.given) if self.given else some
         try:
@@ -133,7 +133,7 @@ class _Check:
         return made
 
     def _partial(self, what: str, partial: Any) -> Partial:
-        """Return a partial that comes back from its columns as it was."""
+        """Return a partial that returns unchanged from the partial's columns."""
         if not isinstance(partial, tuple) or len(partial) != len(self.columns):
             types = ", ".join(column.type for column in self.columns)
             self._fail(f"{what} made {partial!r}; a partial is a tuple of the columns {types}")
@@ -161,7 +161,7 @@ def _named(record: Any, names: Sequence[str]) -> Record:
 
 
 def _stored(value: Any, column: PartialColumn) -> Any:
-    """Return a value as it comes back from a file of partials; BadRecord for one that is not of the column's type."""
+    """Return a value after a way through a file of partials. Raise BadRecord if the value misfits the column's type."""
     element = array_of(column.type)
     values = value if element is not None and isinstance(value, list | tuple) else [value]
     field = Field(column.suffix.strip("_") or "value", element or column.type)
@@ -179,7 +179,7 @@ def _same(one: Any, other: Any, column: PartialColumn) -> bool:
 
 
 def _for_random_numbers(check: Callable[[Random], None], examples: int) -> None:
-    """Check with so many sources of random numbers: those of hypothesis, where it is installed."""
+    """Check with `examples` sources of random numbers, from hypothesis if installed."""
     try:
         from hypothesis import HealthCheck, given, settings
         from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The Spark SQL that says the same everywhere: a field as it is, and whether it is null."""
+"""Spark SQL with the same meaning everywhere: a plain field, and whether a field is null."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LITERALS = frozenset({"null", "true", "false"})
 
 
 def plain_function(sql: str, fields: Sequence[Field], type_: str) -> Callable[[Mapping[str, Any]], Any] | None:
-    """Return what an expression of this type says of a record; None where that is Spark's to say.
+    """Return an expression's function of a record; None if only Spark can evaluate the expression.
 
     >>> fields = [Field("word", "string"), Field("unit price", "bigint")]
     >>> plain_function("`Unit Price` IS NOT NULL", fields, "boolean")({"word": "a", "unit price": None})

@@ -1,4 +1,4 @@
-"""Spouts that a test feeds (Trident's FeederBatchSpout): each call of `feed` is a batch, or a partition's part of one."""
+"""Spouts fed by a test (Trident's FeederBatchSpout): each call of `feed` is a batch, or a partition's part of a batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Values = tuple[Any, ...]
 
 
 class Feeder(Spout):
-    """What both feeders have in common. `kind` is transactional, opaque or non_transactional."""
+    """The common base of both feeders. `kind` is transactional, opaque or non_transactional."""
 
     def __init__(self, fields: Fields, kind: str) -> None:
         if kind not in [*SpoutKind]:
@@ -46,10 +46,12 @@ class Feeder(Spout):
 
     @abstractmethod
     def batch(self, metadata: Metadata) -> Sequence[Values]:
-        """The records that the metadata names, for the in-memory twin."""
+        """Return the records of the metadata, for the in-memory twin."""
 
     def _checked(self, record: Any) -> Values:
-        """The values of a record as `given_values` takes it; BadRecord for what does not fit the spout's fields."""
+        """Return the values of a record in the forms of `given_values`. Raise BadRecord if the record misfits the spout's
+        fields.
+        """
         fields = parse_fields(self.fields)
         values = given_values(record, [field.name for field in fields])
         if values is None:
@@ -74,8 +76,8 @@ class Feeder(Spout):
 class FeederBatchSpout(PlainSpout, Feeder):
     """A source without partitions, of any kind: each `feed` is a batch.
 
-    With `time`, the name of a field, it is read by interval: a batch has all records of the run's interval that were fed
-    until it was planned. Of a non-transactional one an attempt reads whatever nobody has read: its retry reads other records.
+    With `time`, the name of a field, the source is read by interval: a batch has all records of the run's interval fed before
+    planning. An attempt at a non-transactional source reads all unread records: a retry reads different records.
     """
 
     def __init__(self, fields: Fields, *, kind: str = "transactional", time: str | None = None) -> None:
@@ -87,11 +89,13 @@ class FeederBatchSpout(PlainSpout, Feeder):
         self._away = False
 
     def feed(self, *records: Any) -> None:
-        """Give the records of the next batch: tuples, lists, mappings, of a dataclass, or bare values of one field; or none."""
+        """Give the records of the next batch: tuples, lists, mappings, dataclasses, or bare values of a single field; or
+        none.
+        """
         self._fed.append(self._all(records))
 
     def mend(self, number: int, *records: Any) -> None:
-        """Replace what the `number`th feed gave (from 1 on), as somebody would who mends a source."""
+        """Replace the records of the `number`th feed (from 1 on), like somebody who mends a source."""
         _at(self._fed, number)
         self._fed[number - 1] = self._all(records)
 
@@ -106,7 +110,7 @@ class FeederBatchSpout(PlainSpout, Feeder):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """Plan the next feed; by interval what was fed until now, of a non-transactional one nothing."""
+        """Plan the next feed. By interval, plan all feeds until now; for a non-transactional source, plan nothing."""
         self._check_there()
         if self.kind is SpoutKind.NON_TRANSACTIONAL and not self.by_interval:
             return {} if self._read < len(self._fed) else None
@@ -116,7 +120,7 @@ class FeederBatchSpout(PlainSpout, Feeder):
         return {"start": start, "end": start + 1} if start < len(self._fed) else None
 
     def batch(self, metadata: Metadata) -> Sequence[Values]:
-        """The records that the metadata names."""
+        """Return the records of the metadata."""
         self._check_there()
         if "interval" in metadata:
             start, end = map(datetime.fromisoformat, metadata["interval"])
@@ -151,7 +155,7 @@ class FeederBatchSpout(PlainSpout, Feeder):
 class FeederPartitionedSpout(PartitionedSpout, Feeder):
     """A source with partitions, transactional or opaque: a batch has the next `feed` of each partition.
 
-    A partition that is taken away fails the batch that has it, or, of an opaque one, is left out of it.
+    A partition taken away fails the partition's batch; an opaque spout leaves the partition out of the batch.
     """
 
     def __init__(self, fields: Fields, *, kind: str = "transactional", max_partitions: int | None = None) -> None:
@@ -163,16 +167,18 @@ class FeederPartitionedSpout(PartitionedSpout, Feeder):
         self._away: set[str] = set()
 
     def feed(self, *records: Any, partition: str) -> None:
-        """Give what the partition has in its next batch: tuples, lists, mappings, of a dataclass, or bare values of one field."""
+        """Give the partition's records of the next batch: tuples, lists, mappings, dataclasses, or bare values of a single
+        field.
+        """
         self._fed.setdefault(partition, []).append([self._checked(record) for record in records])
 
     def mend(self, number: int, *records: Any, partition: str) -> None:
-        """Replace what the `number`th feed of the partition gave (from 1 on), as somebody would who mends a source."""
+        """Replace the records of the partition's `number`th feed (from 1 on), like somebody who mends a source."""
         _at(self._known(partition), number)
         self._fed[partition][number - 1] = [self._checked(record) for record in records]
 
     def take_away(self, partition: str) -> None:
-        """Begin an outage of the partition: it is known, and cannot be read."""
+        """Begin an outage of the partition: known, but unreadable."""
         self._known(partition)
         self._away.add(partition)
 
@@ -192,12 +198,12 @@ class FeederPartitionedSpout(PartitionedSpout, Feeder):
         return {"start": start, "end": start + 1} if start < len(self._fed[partition]) else None
 
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
-        """Return the range as it was; PartitionUnreadable while the partition is away."""
+        """Return the range unchanged. Raise PartitionUnreadable while the partition is away."""
         self._check_there(partition)
         return metadata
 
     def batch(self, metadata: Metadata) -> Sequence[Values]:
-        """The records of all ranges; PartitionUnreadable when one of them is away."""
+        """Return the records of all ranges. Raise PartitionUnreadable if a partition is away."""
         for partition in metadata["partitions"]:
             self._check_there(partition)
         ranges = metadata["partitions"].items()
@@ -227,7 +233,7 @@ def _at(fed: Sequence[Any], number: int) -> None:
 
 
 def _moment(time: date) -> datetime:
-    """The moment of a time; without a zone, and of a date, in UTC."""
+    """Return the moment of a time, in UTC for a date or a time without a zone."""
     if not isinstance(time, datetime):
         return datetime(time.year, time.month, time.day, tzinfo=UTC)
     return time if time.tzinfo else time.replace(tzinfo=UTC)

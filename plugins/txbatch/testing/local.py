@@ -1,4 +1,4 @@
-"""A topology that runs in this process, on the ledger's twin in memory, and dies where a test says (Storm's LocalTopology).
+"""A topology in the test's process, on the ledger's twin in memory, dying at chosen points (Storm's LocalTopology).
 
 >>> from txbatch import Count, OpaqueState, Topology
 >>> from txbatch.testing import FeederBatchSpout, submit_topology
@@ -59,11 +59,11 @@ POINTS = (
 
 
 class _Died(BaseException):
-    """Ends a run as a killed process ends: nothing catches it, and nothing is noted."""
+    """Ends a run like a kill ends a process: nothing catches the exception, and nothing is noted."""
 
 
 class _Spouts(dict[str, Any]):
-    """The spouts by their streams; UnknownName names those that there are."""
+    """The spouts by stream. UnknownName lists the known streams."""
 
     def __missing__(self, stream: str) -> Any:
         raise UnknownName(f"the topology has no stream {stream!r}; it has {', '.join(map(repr, self))}")
@@ -71,7 +71,9 @@ class _Spouts(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class LocalTopology:
-    """What `submit_topology` returns. Each `run` is a process of its own: it knows what the ledger and the staging area hold."""
+    """The result of `submit_topology`. Each `run` acts as a process of its own: only the ledger and the staging area are
+    kept.
+    """
 
     topology: Topology
     _ledger: MemoryLedger = field(default_factory=MemoryLedger, repr=False)
@@ -79,7 +81,7 @@ class LocalTopology:
 
     @property
     def spouts(self) -> Mapping[str, Any]:
-        """The spout of each stream, to be fed; UnknownName for a stream that is not there."""
+        """The spout of each stream, to be fed. Raise UnknownName for an unknown stream."""
         return _Spouts((name, stream.spout) for name, stream in self.topology.streams.items())
 
     def run(
@@ -90,11 +92,11 @@ class LocalTopology:
         batches: int | None = None,
         dies_at: str | None = None,
     ) -> tuple[int, ...]:
-        """Run batch after batch until nothing is new, first what was left unfinished; return the txids that ended well.
+        """Run batch after batch until nothing is new, first the unfinished batches; return the txids that ended well.
 
-        At most so many `batches`, if that is given. With `dies_at` the process is killed the first time it comes to that point,
-        one of `POINTS`. Raises TerminalError when it never does, DefinitionError for a spout that never ends, and what the run
-        itself raises.
+        If `batches` is given, run at most `batches` batches. With `dies_at`, kill the process at the first arrival at the
+        point, one of `POINTS`. Raise TerminalError if the run never arrives at the point, DefinitionError for a spout that
+        never ends, and the errors of the run.
         """
         if interval is not None and not isinstance(interval, Interval):
             raise InvalidArgument(
@@ -114,12 +116,12 @@ class LocalTopology:
             return _ended(islice(found, batches), dies_at)
 
     def restate(self, *txids: int, why: str, dies_at: str | None = None) -> tuple[int, ...]:
-        """Count committed batches again, in their places (R17); return and raise as `run` does."""
+        """Count committed batches again, in the same places (R17); return and raise like `run`."""
         with self._runner() as runner:
             return _ended(runner.restate(txids, why), dies_at)
 
     def lose_staged_files(self) -> None:
-        """Empty the staging area, as somebody might who tidies up: what is not committed is emitted again, by a new attempt."""
+        """Empty the staging area, like somebody tidying up: uncommitted batches are emitted again, by a new attempt."""
         for batch in self.batches():
             self._staging.remove(batch.topology, batch.txid)
 
@@ -131,14 +133,14 @@ class LocalTopology:
         functions: Functions | None = None,
         static: Rows | None = None,
     ) -> LocalTopology:
-        """Return another version of the job on what this one has counted, with the feeders of its streams."""
+        """Return another version of the job on the same ledger, with the feeders of the same streams."""
         new = replaced(_loaded(job), spouts or {}, functions or {}, static or {}, self.spouts)
         return LocalTopology(new, self._ledger, self._staging)
 
     def rows(self, state: str) -> list[dict[str, Any]]:
-        """Return the rows of a state in the order of their keys: the keys, and what a report shows of each value.
+        """Return the rows of a state in the order of keys: the keys, and each value as reported.
 
-        Of a state that keeps records: the records in the order of their batches, each with its `batch`.
+        For a state that keeps records: the records in the order of batches, each with the batch's position in `batch`.
         """
         aggregate = next((each for each in self.topology.aggregates if each.state.name == state), None)
         if aggregate is None:
@@ -151,15 +153,15 @@ class LocalTopology:
         return sorted(told, key=lambda row: order_of(row.values()))
 
     def ask(self, query: str, questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
-        """Return the answer of a query stream to each question, as `Reports.ask` does (Storm's LocalDRPC)."""
+        """Return the answer of a query stream to each question, like `Reports.ask` (Storm's LocalDRPC)."""
         return ask(self._ledger, self.topology, query, questions)
 
     def new_values(self, table: str) -> list[tuple[Any, ...]]:
-        """Return the rows that commits have written into a table of new values, in their order."""
+        """Return the rows written by commits into a table of new values, in order."""
         return self._ledger.new_values(table)
 
     def batches(self) -> list[Batch]:
-        """Return all batches, in the order of their txids."""
+        """Return all batches, in the order of txids."""
         return self._ledger.tables.batches_of(self.topology.name)
 
     def _runner(self) -> Runner:
@@ -168,9 +170,9 @@ class LocalTopology:
 
 
 def run(topology: Topology, on: LocalTopology | None = None) -> LocalTopology:
-    """Run a topology as it stands until nothing is new, on what another one has counted, if one is given.
+    """Run a topology until nothing is new; `on` gives an earlier topology's ledger to run on.
 
-    Nothing is replaced: a `StateSpout` reads the states of the other one. Raises what `LocalTopology.run` does.
+    Nothing is replaced: a `StateSpout` reads the states of the earlier topology. Raise like `LocalTopology.run`.
     """
     checked = topology.check()
     local = LocalTopology(checked) if on is None else LocalTopology(checked, on._ledger, on._staging)
@@ -185,24 +187,24 @@ def submit_topology(
     functions: Functions | None = None,
     static: Rows | None = None,
 ) -> LocalTopology:
-    """Return the topology of a job, or of its file, to be run in memory, with an empty ledger of its own.
+    """Return the topology of a job or a job file, to run in memory, with an empty ledger.
 
-    Its spouts become feeders of the same fields and kind, unless they run in memory or `spouts` has another one by the stream's
-    name. `functions` has a Python function of a record for each Spark SQL expression, `static` the rows of each static state
-    that Spark would read. DefinitionError names all that is left and needs Spark.
+    Spouts become feeders of the same fields and kind, unless a spout runs in memory or `spouts` has another spout by the
+    stream's name. `functions` has a Python function of a record for each Spark SQL expression, `static` the rows of each
+    static state read by Spark. DefinitionError names everything left that needs Spark.
     """
     return LocalTopology(replaced(_loaded(job), spouts or {}, functions or {}, static or {}))
 
 
 def _loaded(job: Topology | str | Path) -> Topology:
-    """Return the job's topology; DefinitionError when an expression of it reads a field that is not there."""
+    """Return the job's topology. Raise DefinitionError if an expression reads a missing field."""
     topology = job if isinstance(job, Topology) else load_job(str(job)).topology
     check_expressions(topology)
     return topology.check()
 
 
 def _ended(batches: Iterable[Batch], dies_at: str | None) -> tuple[int, ...]:
-    """Return the txids of the batches that ended, each once, until the process died."""
+    """Return the txids of ended batches, each once, until the process died."""
     ended = dict[int, None]()
     if dies_at is not None and dies_at not in POINTS:
         raise InvalidArgument(f"dies_at is {dies_at!r}; a batch may die at {', '.join(POINTS)}")
@@ -233,7 +235,7 @@ def _standing_still(call: Callable[[], object], *, seconds: float, name: str) ->
 
 
 def _row(aggregate: PersistentAggregate, key: Any, partial: Partial) -> dict[str, Any]:
-    """A row as reports show it."""
+    """Return a row like in reports."""
     keys = {each.name: value for each, value in zip(aggregate.keys, key, strict=True)}
     for hidden in (RECORD.name, COPY.name) if aggregate.state.appends else ():
         del keys[hidden]
@@ -243,7 +245,7 @@ def _row(aggregate: PersistentAggregate, key: Any, partial: Partial) -> dict[str
 
 
 def _parts(aggregate: PersistentAggregate, partial: Partial) -> Iterator[tuple[str, Any, Partial]]:
-    """Yield each value's name and aggregator with its own part of a row."""
+    """Yield each value's name and aggregator with the value's part of a row."""
     for name, aggregator in aggregate.aggregates.items():
         at = [number for number, column in enumerate(aggregate.columns) if column.value == name]
         yield name, aggregator, tuple(partial[number] for number in at)

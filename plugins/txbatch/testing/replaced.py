@@ -1,4 +1,4 @@
-"""A topology as its job defines it, but for what needs Spark: its spouts, its SQL, and static states that Spark reads."""
+"""Replaces the parts of a job's topology that need Spark: spouts, SQL, and static states read by Spark."""
 
 from __future__ import annotations
 
@@ -51,11 +51,12 @@ def replaced(
     static: Rows,
     before: Mapping[str, Spout] = MappingProxyType({}),
 ) -> Topology:
-    """Return the topology as it runs in memory. `spouts` are by stream; those that need Spark become feeders of their kind.
+    """Return the topology to run in memory. `spouts` are by stream; other spouts that need Spark become feeders of the same
+    kind.
 
-    Of streams that had such a feeder `before`, it stays.
+    If a stream had the same feeder `before`, the feeder stays.
 
-    Raises DefinitionError that names all that needs Spark, and for a name or an expression that the topology does not have.
+    Raise DefinitionError with everything that needs Spark, or for a name or an expression missing in the topology.
     """
     _check_known("stream", spouts, topology.streams)
     _check_known("static state", static, topology.static_states)
@@ -84,7 +85,7 @@ def _check_known(what: str, given: Mapping[str, Any], known: Mapping[str, Any] |
 
 
 def _readable(topology: Topology, given: Mapping[str, Spout], before: Mapping[str, Spout]) -> dict[str, Spout]:
-    """Return a spout for each stream that is given none: its own, if that is read in memory, or a feeder like it."""
+    """Return a spout for each stream without a given spout: the stream's own if readable in memory, or a feeder."""
     streams = {name: stream.spout for name, stream in topology.streams.items() if name not in given}
     return {name: _in_memory(name, spout, before.get(name)) for name, spout in streams.items()}
 
@@ -124,7 +125,7 @@ def _with_rows(static: StaticState, rows: Sequence[tuple[Any, ...]]) -> StaticSt
 
 @dataclass
 class _Replacement:
-    """Makes each node anew, once; notes which functions it took, and what still needs Spark."""
+    """Makes each node again, once; notes the used functions, and everything that still needs Spark."""
 
     spouts: Mapping[str, Spout]
     functions: Functions
@@ -134,7 +135,7 @@ class _Replacement:
     _made: dict[int, Node] = field(default_factory=dict)
 
     def aggregate(self, aggregate: PersistentAggregate) -> PersistentAggregate:
-        """Return the aggregate of a state with its stream, its values and its `remove` made anew."""
+        """Return a state's aggregate with a new stream, new values and a new `remove`."""
         of = f"of state {aggregate.state.name!r}"
         values = self._aggregators(aggregate.aggregates, aggregate.stream, of)
         remove = (
@@ -143,7 +144,7 @@ class _Replacement:
         return replace(aggregate, stream=self.node(aggregate.stream), aggregates=values, remove=remove)
 
     def node(self, node: Node) -> Node:
-        """Return the node made anew, the same one each time."""
+        """Return the new node for a node, the same at each call."""
         if id(node) not in self._made:
             self._made[id(node)] = self._new(node)
         return self._made[id(node)]
@@ -199,7 +200,7 @@ class _Replacement:
         return self.static.get(static.name, static)
 
     def _values(self, function: Function, node: Node, fields: Sequence[Field], what: str) -> Function:
-        """Return the function; of SQL, one that gives the values of its expressions."""
+        """Return the function; for SQL, a function that returns the values of the expressions."""
         if callable(function):
             return function
         given = [function] if isinstance(function, str) else function
@@ -210,7 +211,7 @@ class _Replacement:
         return self._function(condition, what, node, "boolean")
 
     def _function(self, function: Any, what: str, node: Node | None = None, type_: str = "") -> Any:
-        """Return the function, or the one that is given for this SQL, or that says the same; what has none is noted."""
+        """Return the function, or the function given for the SQL, or an equal plain function; note SQL without a function."""
         if callable(function):
             return function
         sql = function if isinstance(function, str) else function[0]
@@ -222,4 +223,4 @@ class _Replacement:
 
 
 def _nothing(record: Mapping[str, Any]) -> None:
-    """Stand where a function is missing, in a topology that is refused."""
+    """Stand in for a missing function, in a refused topology."""

@@ -1,4 +1,4 @@
-"""Random values of a field's type, with those among them that often make trouble: null, NaN, infinity, empty and odd texts."""
+"""Random values of a field's type, often troublesome: null, NaN, infinity, empty and odd texts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What would be: nothing of it is stored.
+"""Previews: none of the planned changes is stored.
 
-`plan`, with what it says of the next batch in `explain`, of a restate in `plan_restate` and of a rebuild in
+`plan`, with its text about the next batch in `explain`, about a restate in `plan_restate` and about a rebuild in
 `plan_rebuild`.
 """

@@ -1,4 +1,4 @@
-"""`txbatch plan`: what the next run would do. Asks the spouts as a plan does, and stores nothing."""
+"""`txbatch plan`: the next step of the next run. Asks the spouts just like a run, and stores nothing."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ COLUMNS = frozenset({"stream", "partition", "start", "end", "note", "gone"})
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The run has a batch, and goes on with it."""
+    """The run has a batch, and goes on with the batch."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptFirst:
-    """Nobody looks after this batch: the run adopts it, and finishes it before its own."""
+    """The batch is abandoned: the run adopts and finishes the batch before its own."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class FinishLeft:
-    """Nothing is new, but an earlier call of `txbatch run` left this batch: the next one finishes it."""
+    """Nothing is new, but an earlier call of `txbatch run` left this batch unfinished: the next call finishes the batch."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class AbortFirst:
-    """Nobody looks after this batch, which the run may not adopt: it aborts it, and then looks again."""
+    """The batch is abandoned, and the run may not adopt the batch: the run aborts the batch, then looks again."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class PlanNext:
-    """The run plans this txid, once `after`, if there is one, makes room for it."""
+    """The run plans this txid, after the batch `after`, if any, is final."""
 
     txid: int
     metadata: Metadata
@@ -68,12 +68,12 @@ NextStep = GoOn | AdoptFirst | FinishLeft | AbortFirst | PlanNext | NoInterval |
 
 
 def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes: str = "") -> dict[str, Any]:
-    """Return the guarantee of each state, the batches in flight, and the next step: what it does, as fields and as a sentence.
+    """Return the guarantee of each state, the batches in flight, and the next step, in fields and in a sentence.
 
-    `one_by_one` says why its batches are emitted so, where several of a call of `txbatch run` would be by one job; else None.
-    `warnings` are of an interval that comes after later ones. `finishes` is how the names of runs begin whose batches the next
-    run finishes first; empty: it finishes none. Works before the topology is known. Raises what planning raises, and what
-    registering the topology, of this job, would.
+    `one_by_one` is the reason why `txbatch run` cannot emit several batches by one job; None if possible. `warnings` are
+    about an interval before later intervals. `finishes` is the prefix of names of runs with batches to finish first; empty:
+    none. Works before the topology is registered. Raises the errors of planning, and of registering the topology with this
+    job.
     """
     ledger.check_definition(topology, job)
     head = ledger.head(topology.name, run)
@@ -92,14 +92,14 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes:
 
 
 def _warnings(ledger: Ledger, topology: Topology, run: Run, step: NextStep) -> Iterator[str]:
-    """Yield what a run would say of its interval."""
+    """Yield the warnings of a run about its interval."""
     if isinstance(step, PlanNext) and run.interval is not None:
         planned = pin_watermarks(step.metadata, topology.watermarks, {}, run.interval.end, topology.behind)
         yield from of_closed(topology, run.interval, BatchPlan.from_json(planned), ledger.closed_to(topology.name))
 
 
 def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row per file that was not there when the run's batch was planned, of spouts that read by time."""
+    """Yield a row per file that appeared after the run's batch was planned, for spouts that read by time."""
     for stream, planned in BatchPlan.from_json(batch["metadata"]).streams.items() if "metadata" in batch else ():
         spout = topology.streams[stream].spout
         for file in spout.appeared(planned.plan) if isinstance(spout, IntervalSpout) else ():
@@ -108,7 +108,7 @@ def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str,
 
 
 def next_step(ledger: Ledger, topology: Topology, head: Head, run: Run) -> NextStep:
-    """Decide what the run would do first; stores nothing."""
+    """Decide the first step of the run, and store nothing."""
     decision = decide_initialize(head, run, topology.max_pending)
     match decision:
         case Use(batch):
@@ -128,7 +128,7 @@ def next_step(ledger: Ledger, topology: Topology, head: Head, run: Run) -> NextS
 
 
 def sentence(step: NextStep) -> str:
-    """Return a step in words."""
+    """Describe a step in a sentence."""
     match step:
         case GoOn(batch):
             return f"the run goes on with txid {batch.txid} ({batch.status})"
@@ -152,7 +152,7 @@ def sentence(step: NextStep) -> str:
 
 
 def _fields(step: NextStep) -> dict[str, Any]:
-    """Return a step as fields: `action`, the batch it is about, what that reads, and the batch that is waited for."""
+    """Return a step in fields: `action`, its batch, the ranges to read, and the awaited batch."""
     match step:
         case GoOn(batch):
             return {"action": "go_on", **_batch(batch), **read(batch.metadata)}
@@ -172,14 +172,14 @@ def _fields(step: NextStep) -> dict[str, Any]:
 
 
 def read(metadata: Metadata) -> dict[str, Any]:
-    """Return what a batch reads: its `ranges`, and the `metadata` as it is stored."""
+    """Return the `ranges` of a batch, and its `metadata` in the stored format."""
     return {"ranges": list(_ranges(metadata)), "metadata": metadata}
 
 
 def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
-    """Return what a batch's metadata names, a row for each range; `note` says what is unreadable or gone.
+    """Yield a row for each range in a batch's metadata. `note` names unreadable or gone records.
 
-    Of a long list, only the length.
+    Of a long list, only the length is given.
     """
     for stream, planned in BatchPlan.from_json(metadata).streams.items():
         for partition, range_ in planned.ranges.items():

@@ -1,4 +1,4 @@
-"""`txbatch plan`: what a job guarantees, and what a batch of it would be."""
+"""`txbatch plan`: the guarantees of a job, and its next batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _show_plan(rows: list[dict[str, Any]]) -> None:
 
 @click.command()
 @click.argument("job", type=arguments.TEXT)
-@click.option("--run-id", type=arguments.TEXT, help="As this run; else as a new one.")
+@click.option("--run-id", type=arguments.TEXT, help="Plan for the run with this name, instead of a new run.")
 @arguments.interval_option
 @arguments.param_option
 @click.option("--restate", type=arguments.TXID, hidden=True)
@@ -57,10 +57,10 @@ def plan(
     everything: bool,
     master: str,
 ) -> Rows:
-    """Say what the job file JOB guarantees, and its next batch.
+    """Show the guarantees of the job file JOB, and its next batch.
 
-    Uses no txid, and starts no Spark. What a run would be refused for is said. What a restate or a rebuild would change is
-    said by `txbatch restate --plan` and `txbatch rebuild --plan`.
+    Uses no txid, and starts no Spark. If a run would be rejected, prints the reason. To preview a restate or a rebuild, use
+    `txbatch restate --plan` and `txbatch rebuild --plan`.
     """
     if (restate is not None or rebuild) and (run_id or interval or params):
         raise click.UsageError("--restate and --rebuild say what is read: leave out --run-id, --interval and --param")
@@ -80,7 +80,7 @@ def plan(
     where = chosen_settings()
     for aggregate in loaded.topology.aggregates:
         if aggregate.state.database is not None:
-            where.warehouse_url(aggregate.state.database)  # a run is refused without
+            where.warehouse_url(aggregate.state.database)  # a run without the URL is rejected
     engine = chosen_engine(where)
     finishes = RUN_PREFIX if run_id is None else ""
     ledger = PostgresLedger(engine, jobs=jobs_above(engine, loaded.path.parent))

@@ -1,4 +1,4 @@
-"""`txbatch rebuild --plan`: what counting all batches again would change. Reads the source with Spark, and stores nothing."""
+"""`txbatch rebuild --plan`: the changes by counting all batches again. Reads the source with Spark, and stores nothing."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from txbatch.tables import plain
 from txbatch.wiring import open_application, open_emitter, open_steps, reader_beside
 
 NAME = "plan"
-# As many of the newest batches are counted where nobody says how many.
+# The default number of newest batches to count.
 SAMPLE = 3
-# As many keys of a state are shown, first those that changed; --json has some more.
+# The maximum number of keys shown of a state, changed keys first; --json has some more.
 SHOWN = 5
 
 
 def preview_rebuild(job: Job, where: Settings, sample: int | None, master: str) -> dict[str, Any]:
-    """Return what a rebuild would count and change; `sample` None: of all batches. Raises what the rebuild is refused for."""
+    """Return the batches and changes of a rebuild. `sample` None: of all batches. Raise the errors of a rejected rebuild."""
     check_emission(job)
     steps = open_steps(job, where)
     topology, engine = job.topology, reader_beside(steps).engine
@@ -58,7 +58,7 @@ def preview_rebuild(job: Job, where: Settings, sample: int | None, master: str) 
 
 
 def _emit(steps: Steps, emitter: EmitAgain, version: Batch) -> Again | None:
-    """Read and aggregate a version; None where another has taken its place meanwhile."""
+    """Read and aggregate a version. Return None if another version has replaced this version meanwhile."""
     planned = plan_of(steps, version, NAME)
     if planned is None:
         return None
@@ -73,7 +73,7 @@ def _emit(steps: Steps, emitter: EmitAgain, version: Batch) -> Again | None:
 
 
 def show_rebuild(row: Mapping[str, Any]) -> None:
-    """What it counts, how long that took, and of the batches that were counted now some keys before and after."""
+    """Print the batches to count, the time of the earlier counting, and some keys before and after."""
     took = f"; counting them took {plain(row['took'])}" if row["took"] else ""
     click.echo(
         f"{row['rebuilds']}: {row['positions']:,} batches would be counted again, txids {row['first']} to {row['last']}: "

@@ -1,4 +1,4 @@
-"""`txbatch restate --plan`: what counting batches again would change. Reads the source with Spark, and stores nothing."""
+"""`txbatch restate --plan`: the changes by counting batches again. Reads the source with Spark, and stores nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def preview_restate(
     accept_missing: bool = False,
     skipped: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return what a restate of each txid, by itself, would read and change. Raises what the restate would."""
+    """Return the records and changes of a restate of each txid, by itself. Raise the errors of the restate."""
     check_emission(job)
     steps = open_steps(job, where)
     ledger, topology = steps.ledger, job.topology
@@ -91,7 +91,7 @@ def _state(effect: Effect) -> dict[str, Any]:
 
 
 def show_restate(row: Mapping[str, Any]) -> None:
-    """What it reads, the totals of each state, and some keys before and after."""
+    """Print the ranges to read, the totals of each state, and some keys before and after."""
     took = f"; emitting it took {plain(row['took'])}" if row["took"] else ""
     click.echo(
         f"{row['topology']}: txid {row['replaces']}, at position {row['position']}, would be counted again: "

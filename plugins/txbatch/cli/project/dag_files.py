@@ -1,4 +1,4 @@
-"""Whether DAG and job files load: what `txbatch doctor` says of them, before Airflow or a run does."""
+"""Check for `txbatch doctor` that DAG and job files load, before Airflow or a run fails."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 
 
 def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -> str:
-    """How many DAG and job files of a project load; DefinitionError names all that do not, and why.
+    """Describe how many DAG and job files of a project load. Raise DefinitionError with all failures and reasons.
 
-    `check_job` raises where a job that loads is refused for another reason.
+    `check_job` raises if a loaded job is rejected for another reason.
     """
     check_dag_files(root / "dags")
     jobs = sorted((root.resolve() / "jobs").glob("*.py"))
@@ -34,7 +34,7 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -
     errors = [
         _told(root / "dags", file, trace)
         for file, trace in sorted(traces.items())
-        if not any(f'"{job}"' in trace for job in wrong)  # said of the job
+        if not any(f'"{job}"' in trace for job in wrong)  # listed with the job
     ]
     errors += wrong.values()
     if errors:
@@ -43,7 +43,7 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -
 
 
 def _once(errors: Iterable[tuple[str, str]]) -> list[str]:
-    """Return each error once, behind all places that have it."""
+    """Return each error once, after all its places."""
     places: dict[str, list[str]] = {}
     for place, why in errors:
         places.setdefault(why, []).append(place)
@@ -51,7 +51,7 @@ def _once(errors: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _load_error(job: Path, check_job: Callable[[Job], None]) -> tuple[str, str] | None:
-    """Return on which of its lines a job file does not load, and why; None where it does."""
+    """Return the line and the reason if a job file does not load; None if the job file loads."""
     try:
         check_job(load_job(str(job)))
     except TxbatchError as error:
@@ -61,7 +61,7 @@ def _load_error(job: Path, check_job: Callable[[Job], None]) -> tuple[str, str] 
 
 
 def _import_errors(dags: Path) -> tuple[dict[str, str], int]:
-    """Return the tracebacks that Airflow would show as import errors, by file, and the number of DAGs."""
+    """Return the tracebacks of Airflow's import errors, by file, and the number of DAGs."""
     with TemporaryDirectory(prefix="txbatch-") as home:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
         environment = kept | {
@@ -81,7 +81,7 @@ def _import_errors(dags: Path) -> tuple[dict[str, str], int]:
 
 
 def _told(dags: Path, name: str, trace: str) -> tuple[str, str]:
-    """Return a DAG file with the last line of a traceback that is its own, and what was raised."""
+    """Return a DAG file with its last line in a traceback, and the raised error."""
     file = (dags / name).resolve()
     lines = [line for path, line in _FRAME.findall(trace) if Path(path).resolve() == file]
     kind, what = [("", trace.strip().rpartition("\n")[2]), *_RAISED.findall(trace)][-1]

@@ -1,4 +1,4 @@
-"""Whether everything is there: the checks of `txbatch doctor`."""
+"""The checks of `txbatch doctor`: whether everything is installed and ready."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NEW = "new: the first run makes the ledger"
 
 
 def check_all() -> list[dict[str, Any]]:
-    """One row per check: what, whether it is ok, and the detail or what is wrong.
+    """Return one row per check: its name, whether ok, and the detail or the error.
 
-    Where the settings cannot be meant, that is said once, and what rests on them is not looked at.
+    If the settings are invalid, return their error once, and skip all checks that need settings.
     """
     found = _checked("settings", lambda: str(settings.resolve().home))
     if not found["ok"]:
@@ -73,7 +73,7 @@ def _rights(where: settings.Settings) -> str:
     if _new(where, engine):
         return NEW
     held = check_rights(engine)
-    check_migrated(engine)  # else rights were asked on what is not there yet
+    check_migrated(engine)  # rights on missing tables are checked first
     return held
 
 
@@ -86,7 +86,7 @@ def _apart(where: settings.Settings) -> str:
 
 
 def _new(where: settings.Settings, engine: Engine) -> bool:
-    """Return whether an embedded database has no ledger yet, which whoever comes first makes; another one is migrated by hand."""
+    """True if an embedded database has no ledger yet: the first run creates the ledger. Other databases are migrated by hand."""
     return where.embedded and not has_ledger(engine)
 
 
@@ -104,7 +104,7 @@ def _writable(staging: str) -> str:
 
 
 def _runs(job: Job) -> None:
-    """Check that neither Spark nor the ledger, where each can be asked, would refuse a run of the job."""
+    """Check that neither Spark nor the ledger, if available, would reject a run of the job."""
     check_emission(job)
     with (
         suppress(TransientError, NotMigrated, EmbeddedPostgresError),

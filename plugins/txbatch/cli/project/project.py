@@ -25,9 +25,9 @@ from txbatch.postgres.database.psql import make_reader
 @click.argument("folder", type=arguments.TEXT)
 @prints_rows("file", nothing="")
 def init(folder: str) -> Rows:
-    """Make a project of your own in FOLDER: a job that works, its DAG, its test and data to run on.
+    """Make a project of your own in FOLDER: a working job, its DAG, its test and example data.
 
-    FOLDER must be empty, or not there yet. `make demo` and `make test` in it do the rest.
+    FOLDER must be empty or missing. Then run `make demo` and `make test` in FOLDER.
     """
     return [{"file": str(Path(folder, file))} for file in make_project(Path(folder))]
 
@@ -36,7 +36,7 @@ def init(folder: str) -> Rows:
 def up() -> None:
     """Start Airflow with the project's DAGs on this machine alone, until Ctrl-C or `txbatch down`.
 
-    A project is the nearest folder at or above this one that has dags/ and jobs/.
+    A project is the nearest folder, from this folder upwards, with dags/ and jobs/.
     """
     with _packages_told():
         check_fit("airflow")
@@ -46,7 +46,7 @@ def up() -> None:
 
 @click.command()
 def down() -> None:
-    """Stop the Airflow and the PostgreSQL of this home, whoever started them."""
+    """Stop the Airflow and the PostgreSQL of this home, started by any program."""
     with _packages_told():
         from txbatch.local import down as local
     sys.exit(local.main())
@@ -54,7 +54,7 @@ def down() -> None:
 
 @contextmanager
 def _packages_told() -> Iterator[None]:
-    """Context manager. As `errors_told`, and for a package of the local stack that is missing say how it is installed."""
+    """Context manager. Like `errors_told`; if a package of the local stack is missing, also print how to install the package."""
     with errors_told():
         try:
             yield
@@ -65,7 +65,7 @@ def _packages_told() -> Iterator[None]:
 @click.command()
 @prints_rows("number", "migration", nothing="up to date")
 def migrate() -> Rows:
-    """Bring the database's ledger to this version."""
+    """Migrate the database's ledger to this version."""
     where = chosen_settings()
     engine = connected(where)
     applied = migrate_database(engine)
@@ -77,9 +77,9 @@ def migrate() -> Rows:
 @click.command()
 @prints_rows(nothing="", show=show_checks)
 def doctor() -> Rows:
-    """Check that everything is there, and loads.
+    """Check that everything is installed, ready, and loads.
 
-    Database, migrations, rights, states apart, Spark, Airflow, Java, staging area, DAG and job files; exit code 1 if one is
-    wrong.
+    Database, migrations, rights, states apart, Spark, Airflow, Java, staging area, DAG and job files. Exit code 1 if a
+    check fails.
     """
     return check_all()

@@ -1,4 +1,4 @@
-"""`txbatch init`: a project of the user's own, with one example that works."""
+"""`txbatch init`: create a project of the user's own, with one working example."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CITED = 5
 
 
 def make_project(folder: Path) -> list[str]:
-    """Make a project in a folder that is empty or not there yet, and return its files. DefinitionError where that cannot be."""
+    """Create a project in an empty or missing folder, and return its files. Raise DefinitionError if impossible."""
     folder = folder.resolve()
     settings.check_fit(folder / ".txbatch")
     try:
@@ -30,7 +30,7 @@ def make_project(folder: Path) -> list[str]:
         with TemporaryDirectory(dir=folder.parent, prefix=".txbatch-init.") as scratch:
             made = Path(scratch, "project")
             _fill(made, folder.name)
-            made.rename(folder)  # whole or not at all; onto an empty folder, too
+            made.rename(folder)  # whole or not at all; also onto an empty folder
     except OSError as error:
         raise ProjectInTheWay(
             f"cannot make a project in {folder}: {error.strerror or error}; name another folder"
@@ -39,7 +39,7 @@ def make_project(folder: Path) -> list[str]:
 
 
 def _check_free(folder: Path) -> None:
-    """Raise DefinitionError that names what is in the way."""
+    """Raise DefinitionError with the names of files in the way."""
     if folder.exists() and not folder.is_dir():
         raise ProjectInTheWay(f"{folder} is a file: name another folder")
     found = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
@@ -58,7 +58,9 @@ def _fill(folder: Path, name: str) -> None:
 
 
 def _source() -> str:
-    """Return pip's option for where this package came from, if that was a wheel in a folder or is a checkout; else nothing."""
+    """Return pip's option for the source of this package, if installed from a wheel in a folder, or run from a
+    checkout; or an empty text.
+    """
     try:
         url = json.loads(distribution("txbatch").read_text("direct_url.json") or "{}").get("url", "")
     except PackageNotFoundError:

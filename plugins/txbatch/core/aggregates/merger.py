@@ -16,6 +16,7 @@ from txbatch.core.aggregates.merge import Partial, RowMerge
 def grouped(merges: Sequence[RowMerge]) -> Iterator[tuple[RowMerge, slice]]:
     """Yield the merges of a row's columns, each with a slice of the columns to merge.
 
+    >>> from txbatch.core.aggregates.merge import ADD, LEAST_BY
     >>> [merge.name for merge, _ in grouped([ADD, LEAST_BY, LEAST_BY, ADD])]
     ['add', 'least_by', 'add']
     """

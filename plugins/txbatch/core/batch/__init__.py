@@ -1,5 +1,5 @@
-"""All that is stored of a batch as JSON.
+"""The values of a batch, stored as JSON.
 
-Read `transaction`, `plan`, `manifest`, `heartbeat`, `staging` in this order; then `loaded`, `planned_files`, and `apart` for
+Read `transaction`, `plan`, `manifest`, `heartbeat`, `staging` in order; then `loaded`, `planned_files`, and `apart` for
 states in another database (R21).
 """

@@ -1,8 +1,8 @@
-"""States apart from the ledger (R21): what an attempt may do there, and what an abort must.
+"""States apart from the ledger (R21): what an attempt may do in the warehouse, and what an abort must.
 
-Both follow from the state's last writer, which stands in the warehouse and is written in the same transaction as the rows.
-The ledger's own transaction ends after the warehouse's, so each of these may come after a crash between both, or from a
-process that was cut off from the ledger and goes on too late.
+Both follow from the state's last writer, stored in the warehouse in the same transaction as the rows. The ledger's
+transaction ends after the warehouse's. So an attempt or an abort may come after a crash between both, or from a process
+cut off from the ledger and too late.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ApartStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LastWriter:
-    """Which attempt wrote last to a state apart, and whether its rows are there; txid 0: none has written yet.
+    """The attempt that wrote last to a state apart, and whether the rows are in the state; txid 0: no attempt yet.
 
-    `digest` is that of the partials, for a transactional state that got any.
+    `digest` is the digest of the partials, for a transactional state with partials.
     """
 
     txid: int = 0
@@ -48,15 +48,13 @@ class LastWriter:
         return TransactionAttempt(self.txid, self.attempt_id)
 
     def applied(self, txid: int) -> bool:
-        """True if rows of this txid may be in the state."""
+        """True if rows of the txid may be in the state."""
         return self.txid == txid and self.status is ApartStatus.APPLIED
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """What the ledger knows of a state apart: the txid it last committed there, and whether the last writer is an attempt of
-    its own.
-    """
+    """The ledger's facts about a state apart: the last txid committed to the state, and whether the last writer is known."""
 
     committed: int | None = None
     knows_last: bool = True
@@ -65,16 +63,16 @@ class LedgerView:
 class Apply(StrEnum):
     """How an attempt is applied to a state apart."""
 
-    NEW = "new"  # the txid is new there: R9's column b > s
-    REPLAY = "replay"  # an earlier attempt of the txid has been there: R9's column b = s
-    DONE = "done"  # this attempt has been there; the ledger does not know yet
+    NEW = "new"  # the txid is new to the state: R9's column b > s
+    REPLAY = "replay"  # an earlier attempt of the txid wrote to the state: R9's column b = s
+    DONE = "done"  # the attempt wrote to the state; the ledger has not committed yet
 
 
 def decide_apply(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, ledger: LedgerView) -> Apply:
-    """Decide how this attempt is applied, while the state's row is locked. `where` names the state in errors.
+    """Decide how an attempt is applied, while the state's row is locked. `where` names the state in errors.
 
-    Raises StateAhead for a later txid in the warehouse, TakenBack for an attempt that was taken back there, StaleAttempt
-    for another that is not above the last writer, and the errors of `check_not_set_back`.
+    Raise StateAhead if the warehouse has a later txid, TakenBack if the attempt was taken back, StaleAttempt if the attempt
+    is not above the last writer. Also raise the errors of `check_not_set_back`.
     """
     attempt = assignment.attempt
     check_not_set_back(where, last, ledger)
@@ -101,8 +99,9 @@ def _kept_out(where: str, last: LastWriter, attempt: TransactionAttempt) -> Take
 
 
 def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None:
-    """Raise DatabasesDisagree if the warehouse was restored to a time before the ledger's last commit there, or the ledger
-    to a time before what the warehouse has: a txid may be another batch by now.
+    """Raise DatabasesDisagree if the warehouse was restored to before the ledger's last commit to the state.
+
+    Raise DatabasesDisagree if the ledger was restored to before the state's last writer: a txid may be another batch by now.
     """
     committed = ledger.committed
     if committed is not None and last.txid <= committed and not last.applied(committed):
@@ -118,7 +117,7 @@ def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None
 
 
 def check_same_partials(where: str, last: LastWriter, attempt: TransactionAttempt, digest: str | None) -> None:
-    """Raise StateDiffers if a replay brings a transactional state other partials than those it has."""
+    """Raise StateDiffers if a replay brings other partials than a transactional state has."""
     if digest != last.digest:
         raise StateDiffers(
             f"{where} holds what attempt {last.attempt} brought, attempt {attempt} brings something else: the source or the "
@@ -127,9 +126,9 @@ def check_same_partials(where: str, last: LastWriter, attempt: TransactionAttemp
 
 
 def decide_take_back(where: str, kind: StateKind, last: LastWriter, newest: TransactionAttempt) -> LastWriter | None:
-    """Return the last writer to store when the batch whose newest attempt this is is aborted; None if a later txid wrote.
+    """Return the last writer to store at the abort of the batch with the `newest` attempt; None if a later txid wrote.
 
-    It keeps all attempts of the batch out. HalfCommitted when rows are there that cannot be taken back.
+    The stored writer keeps all attempts of the batch out. Raise HalfCommitted if the state has rows that cannot be taken back.
     """
     if last.txid > newest.txid:
         return None
@@ -143,10 +142,11 @@ def decide_take_back(where: str, kind: StateKind, last: LastWriter, newest: Tran
 
 
 def decide_skip(where: str, kind: StateKind, last: LastWriter, turn: TransactionAttempt) -> LastWriter | None:
-    """Return the last writer to store before `skip` gives records up, or None to leave it.
+    """Return the last writer to store before `skip` gives records up; None to leave the writer.
 
-    The oldest other open batch, whose `turn` it is, may have planned the same records, and will then no longer continue what
-    is committed: its attempts are kept out of a state that can give nothing back. HalfCommitted when that batch is applied.
+    `turn` is the newest attempt of the oldest other open batch. The other batch may have planned the same records, and then
+    no longer continues the committed batches. So the other batch's attempts are kept out of a state that can give nothing back.
+    Raise HalfCommitted if the other batch is applied.
     """
     if kind is not StateKind.TRANSACTIONAL or last.txid > turn.txid or not turn.attempt_id:
         return None

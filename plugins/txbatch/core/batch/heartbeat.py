@@ -1,9 +1,9 @@
-"""Tell a Spark driver, which holds no database credentials, that nobody waits for its attempt any more (R5).
+"""Tell a Spark driver, without database credentials, that nobody waits for the driver's attempt any more (R5).
 
-The heartbeat is the file `fence.json` in the attempt's folder. The attempt's task renews its lease in the ledger and then
-raises `beat` (`run.lease`); whoever begins a newer attempt writes that one's name into `superseded` (`storage.staging`).
-`spark.process.heartbeat` obeys it. The heartbeat is a hint that ends idle work: what keeps an old attempt's results out is
-the fence in the batch's row.
+The heartbeat is the file `fence.json` in the attempt's folder. The attempt's task renews the lease in the ledger, and then
+raises `beat` (`run.lease`). If a newer attempt begins, the name of the newer attempt is written into `superseded`
+(`storage.staging`). `spark.process.heartbeat` obeys the heartbeat. The heartbeat is a hint that ends idle work: only the
+fence in the batch's row keeps an old attempt's results out.
 
 >>> from dataclasses import replace
 >>> heartbeat = Heartbeat(lease_seconds=120)
@@ -30,19 +30,19 @@ FORMAT = 1  # written down from format 2 on
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The file's content: the lease's length, how often it was renewed, and the attempt that took this one's place, if any."""
+    """The content of the file: the length of the lease, the number of renewals, and the newer attempt, if any."""
 
     lease_seconds: float
     beat: int = 0
     superseded: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what fence.json holds."""
+        """Return the content of fence.json."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Heartbeat:
-        """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote, TypeError for what is none."""
+        """Return the heartbeat of a JSON value. Raise NewerFormat if a newer txbatch wrote the value, TypeError if unusable."""
         check_format("the heartbeat", value, FORMAT)
         match value:
             case {"lease_seconds": int() | float() as seconds, "beat": int() as beat, "superseded": str() | None as by}:
@@ -51,7 +51,7 @@ class Heartbeat:
 
 
 def of_several(heartbeats: Iterable[Heartbeat]) -> Heartbeat:
-    """Return the heartbeat of a job that emits several attempts: of the first that may go on, else of the last.
+    """Return the heartbeat of a job that emits several attempts: the first without a newer attempt, or the last.
 
     >>> of_several([Heartbeat(9, 4, "7:2"), Heartbeat(9, 5), Heartbeat(9, 5, "9:2")])
     Heartbeat(lease_seconds=9, beat=5, superseded=None)
@@ -66,13 +66,13 @@ def of_several(heartbeats: Iterable[Heartbeat]) -> Heartbeat:
 
 
 class HeartbeatWatch:
-    """Decides from successive readings of the heartbeat. `now` is the reader's own monotonic clock, in seconds."""
+    """A decision from successive readings of the heartbeat. `now` is the reader's own monotonic clock, in seconds."""
 
     def __init__(self, heartbeat: Heartbeat, now: float) -> None:
         self.heartbeat, self.risen_at = heartbeat, now
 
     def why_stop(self, heartbeat: Heartbeat | None, now: float) -> str | None:
-        """Return why the attempt must stop, or None while it may go on. `heartbeat` is None when the file cannot be read."""
+        """Return why the attempt must stop; None while the attempt may go on. If the file is unreadable, `heartbeat` is None."""
         if heartbeat is not None and heartbeat.superseded:
             return f"{heartbeat.superseded} took its place"
         if heartbeat is not None and heartbeat.beat > self.heartbeat.beat:

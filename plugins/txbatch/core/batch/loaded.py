@@ -1,4 +1,4 @@
-"""A job as one process loaded it, to be compared with what another process loaded: a digest of each part."""
+"""A job as loaded by one process, for comparison with the job as loaded by another process: a digest of each part."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from txbatch.core.errors import JobDiffers, JobLoadsDifferently
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A job as one process loaded it: the version of its Python, and each part with its digest.
+    """A job as loaded by one process: the process's version of Python, and each part with a digest.
 
-    `variables` are those of the process's environment that the job's files name.
+    `variables` are the variables of the process's environment named in the job's files.
     """
 
     python: str
@@ -23,16 +23,16 @@ class Loaded:
     variables: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the loaded job as JSON."""
         return {"python": self.python, "parts": list(map(list, self.parts)), "variables": list(self.variables)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Loaded:
-        """Return what `to_json` made."""
+        """Return the loaded job of a JSON value."""
         return cls(value["python"], [(name, digest) for name, digest in value["parts"]], value["variables"])
 
     def differs_from(self, other: Loaded) -> str | None:
-        """Return the first part that is another one there, and None where all are the same."""
+        """Return the first part that differs in `other`; None if all parts are the same."""
         for one, there in zip_longest(self.parts, other.parts, fillvalue=("nothing", "")):
             if one != there:
                 return one[0] if one[0] == there[0] else f"{one[0]}, which is {there[0]} there"
@@ -40,9 +40,10 @@ class Loaded:
 
 
 def check_same(asked: Loaded, here: Loaded, given: Container[str], of: str) -> None:
-    """Refuse a job that is another one here than where it was checked; `given` are the variables that are known here.
+    """Refuse a job that loads differently here than where the job was checked. `given` are the variables known here.
 
-    DefinitionError where one is not given that the job's files name; else TransientError: a file beside it may have changed.
+    Raise DefinitionError if a variable named in the job's files is not given. If all are given, raise TransientError: a file
+    beside the job may have changed.
     """
     differs = asked.differs_from(here)
     if differs is None:
@@ -61,5 +62,5 @@ def check_same(asked: Loaded, here: Loaded, given: Container[str], of: str) -> N
 
 
 def python_version() -> str:
-    """Return the version within which the same source is the same code."""
+    """Return the version of Python, without the patch: within a version the same source is the same code."""
     return "{}.{}".format(*sys.version_info)

@@ -1,4 +1,4 @@
-"""Manifest: what an emit attempt says it read and wrote, and the checks it must pass (R5, R7)."""
+"""The manifest: the records an emit attempt read and the files the attempt wrote, and the checks of both (R5, R7)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently
 from txbatch.core.formats import check_format
 
 FORMAT = 1
-# What is not written where it is not known.
+# Fields left out if unknown.
 _UNSAID = frozenset({"latest", "ahead", "late"})
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPartition:
-    """Records read from one partition as the reader counted them, and the sum of their xxhash64 (as text, decimal(38,0)).
+    """The number of records read from a partition, and the sum of the records' xxhash64 (as text, decimal(38,0)).
 
-    `latest` is the largest time of a stream with a watermark, in microseconds since 1970, and `ahead` how many of its records are
-    of a time after the batch was planned; None where nobody says when that was. The same records have the same ones.
+    `latest` is the largest time of a stream with a watermark, in microseconds since 1970. `ahead` is the number of records
+    with a time after the batch was planned; None if the time of planning is unknown. Both follow from the records, and are
+    not compared.
     """
 
     records: int
@@ -34,7 +35,7 @@ class ReadPartition:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A Parquet file of partials, by its path in the attempt's folder."""
+    """A Parquet file of partials, by the path in the attempt's folder."""
 
     name: str
     bytes: int
@@ -46,8 +47,8 @@ class StagedFile:
 class StagedState:
     """The partials of one state: files, rows, and per value column the total over all rows, as text.
 
-    `kept` says how many records count in the state, after the stream's operations; None where an older version wrote it. `late`
-    says how many were of a window that had ended by the plan's watermark; None where the state has none.
+    `kept` is the number of records counted in the state, after the stream's operations; None from an older version. `late` is
+    the number of records in a window over by the plan's watermark; None if the state has no watermark.
     """
 
     files: tuple[StagedFile, ...]
@@ -59,7 +60,7 @@ class StagedState:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`streams` maps stream to partition to what was read; an unpartitioned stream has the one partition ''."""
+    """The manifest of an attempt. `streams` has the records read by stream and partition; '' if a stream has no partitions."""
 
     topology: str
     attempt: TransactionAttempt
@@ -72,11 +73,11 @@ class Manifest:
 
     @property
     def records(self) -> int:
-        """Source records read in all."""
+        """The number of source records read in all."""
         return sum(part.records for parts in self.streams.values() for part in parts.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what manifest.json and the ledger hold."""
+        """Return the JSON for manifest.json and the ledger."""
         streams = {
             stream: {name: _said(part) for name, part in parts.items()} for stream, parts in self.streams.items()
         }
@@ -95,10 +96,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
-        """Return what `to_json` made.
+        """Return the manifest of a JSON value.
 
-        Raises NewerFormat for what a newer txbatch wrote; ValueError, LookupError, TypeError or AttributeError for anything else,
-        also for what no attempt could have counted.
+        Raise NewerFormat if a newer txbatch wrote the value. For any other fault, also for impossible counts, raise
+        ValueError, LookupError, TypeError or AttributeError.
         """
         check_format("the manifest", value, FORMAT)
         of = value["attempt"]
@@ -115,7 +116,7 @@ class Manifest:
 
 
 def _said(of: ReadPartition | StagedState | StagedFile | TransactionAttempt) -> dict[str, Any]:
-    """Return its fields; `dataclasses.asdict` would copy each value, which takes longer than all else of ten thousand files."""
+    """Return the fields by name. `dataclasses.asdict` would copy each value: too slow for ten thousand files."""
     found = {each.name: getattr(of, each.name) for each in fields(of)}
     return {name: value for name, value in found.items() if value is not None or name not in _UNSAID}
 
@@ -138,7 +139,7 @@ def _staged_state(value: Mapping[str, Any]) -> StagedState:
 
 
 def _staged_file(value: Mapping[str, Any]) -> StagedFile:
-    """Its name leads nowhere but into the attempt's folder."""
+    """Return a staged file. Raise ValueError if the file's name leads out of the attempt's folder."""
     name = _text(value["name"], r"partials/\d+/[^/\\\0]+\.parquet")
     return StagedFile(name, _count(value["bytes"]), _count(value["rows"]), _text(value["sha256"]))
 
@@ -163,7 +164,7 @@ def _text(value: Any, pattern: str = r"[\s\S]*") -> str:
 
 
 def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
-    """Refuse a manifest that is another attempt's (StaleAttempt) or does not cover the plan (Incomplete)."""
+    """Refuse a manifest of another attempt (StaleAttempt), or without a part of the plan (Incomplete)."""
     for what, found, expected in (
         ("topology", manifest.topology, assignment.topology),
         ("attempt", str(manifest.attempt), str(assignment.attempt)),
@@ -208,7 +209,7 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
 
 
 def _check_records(of: str, ranges: Mapping[str, Range], read: Mapping[str, ReadPartition]) -> None:
-    """Refuse another number of records than a range says that it has."""
+    """Refuse a number of records that differs from the number in the range."""
     for partition, found in read.items():
         expected = ranges[partition].rest.get("records")
         if isinstance(expected, int) and found.records != expected:
@@ -227,7 +228,7 @@ def _listed(names: Iterable[tuple[str, str]]) -> str:
 
 
 def check_states(manifest: Manifest, states: Iterable[str]) -> None:
-    """Refuse a manifest with partials of other states than these."""
+    """Refuse a manifest if the partials are not of exactly the given states."""
     staged, defined = sorted(manifest.states), sorted(states)
     if staged != defined:
         raise Incomplete(
@@ -239,10 +240,10 @@ def check_states(manifest: Manifest, states: Iterable[str]) -> None:
 def check_same_records(
     manifest: Manifest, earlier: Iterable[Manifest], source: Mapping[str, Any], *, accept_missing: bool = False
 ) -> None:
-    """A transactional spout must read the same records again (R7c); Incomplete names partition, expected and found.
+    """Refuse other records from a transactional spout than earlier (R7c): Incomplete names partition, expected and found.
 
-    Only an opaque one may leave a partition out (R13), unless a restate accepts that it is missing. `source` is the topology's
-    source identity, which says the kind of each stream.
+    Only an opaque spout may leave a partition out (R13), unless a restate accepts missing partitions. `source` is the
+    topology's source identity, with the kind of each stream.
     """
     for stream, holes in manifest.unreadable.items():
         if holes and source[stream]["kind"] != "opaque" and not accept_missing:

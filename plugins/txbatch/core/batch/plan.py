@@ -1,18 +1,21 @@
-"""The plan of a batch: what each of its streams reads. A spout plans any JSON value; the framework's words stand outside it.
+"""The plan of a batch: the records of each stream. A spout plans any JSON value; txbatch's own words stand outside the value.
 
-`BatchPlan.from_json` and `to_json` are the only edge between the plan and the JSON that the ledger stores, byte for byte:
+Only `BatchPlan.from_json` and `to_json` convert between the plan and the JSON in the ledger, byte for byte:
 
     {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
 
-Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}` and
-`"as_of": {<name>: <cut>}`: which version of each static state, and of each live one, its records are looked up in. Format 5 has
-`"watermark": {<stream>: <microseconds since 1970>}`: by which watermark of each stream its records are late. Format 6 has
-`"planned_at": <microseconds since 1970>`: when it was planned, which is the processing time of its records. Format 7 has
-`"base": {<stream>: <number>}`: the number of its first record of each stream whose records have one.
+Later formats add keys:
 
-An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
-carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
-batches that older ledgers hold, has the spout's plan itself for an entry.
+- Format 3 adds `"whole": true`: no named partition may be left out.
+- Format 4 adds `"static": {<name>: <version>}` and `"as_of": {<name>: <cut>}`: the version of each static state, and the cut
+  of each live state, for looking records up.
+- Format 5 adds `"watermark": {<stream>: <microseconds since 1970>}`: the watermark of each stream, by which records are late.
+- Format 6 adds `"planned_at": <microseconds since 1970>`: the time of planning, which is the records' processing time.
+- Format 7 adds `"base": {<stream>: <number>}`: the first record number of each stream with numbered records.
+
+An entry of a partitioned spout is `{"partitions": {...}, "continues": [...], "unreadable": {...}}`: txbatch carries the ranges
+on. An entry of any other spout is `{"plan": <the spout's plan>}`, and by time also has `"interval": [<start>, <end>]`.
+Format 1, of batches in older ledgers, has the spout's plan itself for an entry.
 
 >>> ranges = {"partitions": {"a": {"start": 0, "end": 9}}}
 >>> plan = BatchPlan.from_json({"format": 2, "streams": {"words": ranges, "ticks": {"plan": [7]}}})
@@ -51,7 +54,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A part of a partition: from `start` to before `end`. `rest` is whatever else the spout says of it."""
+    """A part of a partition: from `start` to before `end`. `rest` has the spout's further keys."""
 
     start: Any
     end: Any
@@ -65,7 +68,7 @@ class Range:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Range:
-        """Return the range that a spout planned."""
+        """Return the range planned by a spout."""
         gone = Gone(value["gone"]) if "gone" in value else None
         rest = {name: each for name, each in value.items() if name not in ("start", "end", "gone")}
         return cls(value["start"], value["end"], gone, rest)
@@ -75,8 +78,8 @@ class Range:
 class Ranges:
     """The plan of a partitioned stream: a range of each partition.
 
-    `continues` names the partitions whose range follows one that was planned before; `unreadable` says of the others why they
-    could not be asked. `rest` is whatever else a coordinator of its own kind says.
+    `continues` names the partitions with a range that follows an earlier planned range. `unreadable` has the reason for each
+    partition that could not be asked. `rest` has the further keys of a coordinator.
     """
 
     partitions: Mapping[str, Range]
@@ -86,23 +89,23 @@ class Ranges:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The JSON that the coordinator planned and the emitter gets."""
+        """The JSON from the coordinator, for the emitter."""
         continues = {"continues": list(self.continues)} if self.continues else {}
         unreadable = {"unreadable": dict(self.unreadable)} if self.unreadable else {}
         return {"partitions": self.ranges, **continues, **unreadable, **self.rest}
 
     @property
     def ranges(self) -> dict[str, Any]:
-        """Return what is planned of each partition, as JSON."""
+        """Return the range of each partition, as JSON."""
         return {name: range_.to_json() for name, range_ in self.partitions.items()}
 
     def only(self, partitions: Collection[str]) -> Ranges:
-        """Return the plan of some of the partitions."""
+        """Return the plan of some partitions."""
         return replace(self, partitions={name: of for name, of in self.partitions.items() if name in partitions})
 
     @classmethod
     def from_json(cls, plan: Mapping[str, Any]) -> Ranges:
-        """Return what a PartitionedCoordinator planned."""
+        """Return the ranges planned by a PartitionedCoordinator."""
         kinds = {"continues": list, "unreadable": Mapping}
         said = {name: plan[name] for name, kind in kinds.items() if isinstance(plan.get(name), kind) and plan[name]}
         return cls(
@@ -115,13 +118,13 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class _Undivided:
-    """The plan of a stream without partitions: the JSON that the coordinator planned and the emitter gets."""
+    """The plan of a stream without partitions: the JSON from the coordinator, for the emitter."""
 
     plan: Any
 
     @property
     def ranges(self) -> dict[str, Any]:
-        """The plan as that of the one partition ''."""
+        """The plan as the range of the only partition, ''."""
         return {"": self.plan}
 
     @property
@@ -130,13 +133,13 @@ class _Undivided:
         return _EMPTY
 
     def only(self, partitions: Collection[str]) -> Self:
-        """Return the plan as it is: there is nothing to choose from."""
+        """Return the plan unchanged: there are no partitions."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Whole(_Undivided):
-    """The plan of a stream that follows on its plan before."""
+    """The plan of a stream without intervals: each plan continues the plan before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +154,13 @@ StreamPlan = Ranges | Whole | OfInterval
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What a batch reads.
+    """The plan of all streams of a batch.
 
-    `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
-    `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
-    `static` has the versions of the static states that its records are looked up in, `as_of` the cuts of the live ones,
-    `watermark` by stream the one by which its records are late, `planned_at` when it was planned, where their time is that
-    (R28), `base` by stream the number of its first record, where records have one (R29).
+    `streams` are the plans in the batch; `idle` are the last plans of all other streams, for the next plans to continue.
+    `parameters` are the run's parameters that choose data. If `whole`, no partition may be left out, even by an opaque spout.
+    `static` has the versions of static states and `as_of` the cuts of live states, for looking records up. `watermark` has by
+    stream the time before which records are late. `planned_at` is the time of planning, if a stream has processing time
+    (R28). `base` has by stream the first record number, if records have numbers (R29).
     """
 
     streams: Mapping[str, StreamPlan]
@@ -177,13 +180,13 @@ class BatchPlan:
         return {name: planned for name, planned in self.streams.items() if isinstance(planned, Ranges)}
 
     def marks(self, watermarks: Mapping[str, Watermark]) -> Mapping[str, int]:
-        """Return the watermarks by which its records are late, by stream: those of processing time are when it was planned."""
+        """Return by stream the watermarks for late records; with processing time, the watermark is the time of planning."""
         timed = [stream for stream, says in watermarks.items() if says.planned]
         known = {stream: mark for stream, mark in self.watermark.items() if stream not in timed}
         return known if self.planned_at is None else known | dict.fromkeys(timed, self.planned_at)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as it is stored."""
+        """Return the plan as JSON for the ledger."""
         entry = _plan_alone if self.format == 1 else _entry
         value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
         whole = {"whole": True} if self.whole else {}
@@ -195,7 +198,7 @@ class BatchPlan:
 
     @property
     def _least_format(self) -> int:
-        """The oldest format that has a word for all that is said."""
+        """The oldest format with all keys of the plan."""
         if self.base:
             return FORMAT_OF_NUMBERS
         if self.planned_at:
@@ -208,7 +211,7 @@ class BatchPlan:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
-        """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
+        """Return a stored plan. If a newer txbatch stored the plan, raise NewerFormat, in which the plan is called `what`."""
         format_ = check_format(what, value, FORMAT_OF_NUMBERS)
         read = _by_its_keys if format_ == 1 else _of_entry
         streams, idle = (
@@ -242,7 +245,7 @@ def _plan_alone(planned: StreamPlan) -> Any:
 
 
 def _by_its_keys(plan: Any) -> StreamPlan:
-    """Tell what a plan of format 1 is by its keys, where they hold what the framework put there; any other is whole."""
+    """Return a stream's plan of format 1, recognized by txbatch's own keys; without such keys, a `Whole`."""
     if not isinstance(plan, Mapping):
         return Whole(plan)
     ranges = plan.get("partitions")

@@ -1,4 +1,4 @@
-"""What plans say of files, and in what a file differs from that: decided without looking at it."""
+"""Files as plans name them, and how a file differs from a plan: decided without looking at the file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-# What a plan says of a file: its size, when it was last changed, in nanoseconds, and a checksum of its ending where it may
-# grow; stored plans of 0.1 the size alone.
+# A file in a plan: the size, the time of the last change in nanoseconds, and a checksum of the ending if the file may grow;
+# stored plans of 0.1 have the size alone.
 Entry = int | Sequence[int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFiles:
-    """What one plan, or all of them, says of the files below a source's root; `restates`: a restate made it (R17)."""
+    """The files below a source's root in one plan, or in all plans; `restates` is True for the plan of a restate (R17)."""
 
     topology: str
     stream: str
@@ -26,7 +26,7 @@ class PlannedFiles:
     restates: bool = False
 
     def is_live(self, entry: Entry) -> bool:
-        """True if a file was expected to grow: this batch was planned on schedule while a later interval was being written."""
+        """True if a file was expected to grow: the batch was planned on schedule while a later interval was being written."""
         changed_at = planned_time(entry)
         if self.interval is None or self.planned_at is None or changed_at is None:
             return False
@@ -34,23 +34,23 @@ class PlannedFiles:
         return changed_at / 1e9 >= end.timestamp() and self.planned_at < end + (end - start)
 
     def knows(self, name: str, now: Entry | None) -> bool:
-        """True if the plan has a file as it is now, as far as that can be seen without reading it; or knows that it is gone."""
+        """True if the plan has a file as the file is now, as far as visible without reading; or if both lack the file."""
         entry = self.files.get(name)
         return now is None if entry is None else now is not None and difference(entry, now) is None
 
 
 def planned_size(entry: Entry) -> int:
-    """The size that a plan says."""
+    """Return a file's size in a plan."""
     return entry if isinstance(entry, int) else int(entry[0] or 0)
 
 
 def planned_time(entry: Entry) -> int | None:
-    """When the file was last changed, as a plan says, if it does."""
+    """Return the time of a file's last change in a plan, in nanoseconds; None if the plan has no time."""
     return None if isinstance(entry, int) else entry[1]
 
 
 def difference(counted: Entry, now: Entry | None) -> str | None:
-    """In what a file differs from what was counted; None for in nothing that can be seen without reading it."""
+    """Return how a file differs from the counted file; None if no difference is visible without reading."""
     if now is None:
         return "gone"
     before, after = planned_size(counted), planned_size(now)

@@ -1,4 +1,4 @@
-"""The staging area as the protocol sees it: a folder per attempt, through which a task and its Spark driver tell each other."""
+"""The staging area as the protocol sees it: a folder per attempt, between a task and the task's Spark driver."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from txbatch.core.records.fields import Field
 
 
 class AttemptFolder(Protocol):
-    """The folder of one attempt. `storage.staging` has the real one, `memory.staging` its twin."""
+    """The folder of one attempt. `storage.staging` has the real folder, `memory.staging` the twin."""
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """The address of the folder."""
 
     def write_assignment(self, assignment: Assignment) -> None:
-        """Tell the attempt what to do; makes the folder."""
+        """Create the folder, and write the attempt's assignment."""
 
     def write_export(self, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
-        """Write what a stream takes from a state, which Spark cannot ask; BadRecord for a value of another type."""
+        """Write a stream's records from a state, which Spark cannot ask. Raise BadRecord for a value of another type."""
 
     def write_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Say whether the attempt may go on (R5). Does nothing if the folder was removed."""
+        """Write whether the attempt may go on (R5). If the folder was removed, do nothing."""
 
     def read_heartbeat(self) -> Heartbeat:
-        """Read whether the attempt may go on; TransientError when the folder does not say."""
+        """Read whether the attempt may go on. Raise TransientError if the folder has no readable heartbeat."""
 
     def read_manifest(self) -> Manifest:
-        """Read what the attempt read and wrote; Incomplete when it did not get that far, TransientError when nobody can tell."""
+        """Read the manifest. Raise Incomplete if the attempt wrote none, TransientError if the manifest cannot be read."""
 
     def read_error(self) -> Mapping[str, str] | None:
-        """Read why the attempt failed: `kind` and `message`; None when it did not say, or that cannot be read."""
+        """Read why the attempt failed: `kind` and `message`; None if the attempt left no reason, or no readable reason."""
 
     def said_something(self) -> bool:
-        """True when the attempt wrote its manifest, or why it failed."""
+        """True if the attempt wrote a manifest, or the reason for a failure."""
 
     def read_partials(self, manifest: Manifest) -> Mapping[str, Any]:
-        """Open the partials of each state, in the form that the ledger's commit takes.
+        """Open the partials of each state, in the form for the ledger's commit.
 
-        Incomplete, at once or while they are read, when they are not what the manifest describes (R7).
+        If the partials differ from the manifest, raise Incomplete, at once or while the partials are read (R7).
         """
 
 
@@ -53,7 +53,7 @@ class Staging(Protocol):
         """Return the folder of one attempt."""
 
     def supersede(self, by: Assignment) -> None:
-        """Tell the drivers of all other attempts of a txid that this one took their place."""
+        """Tell the drivers of all other attempts of a txid to stop: `by` takes over."""
 
     def remove(self, topology: str, txid: int) -> None:
-        """Remove what all attempts of a txid staged."""
+        """Remove the folders of all attempts of a txid."""

@@ -1,4 +1,4 @@
-"""Transactions: txid, attempt, batch, run, and the JSON in which metadata is kept and compared."""
+"""Transactions: txid, attempt, batch, run, and the JSON for storing and comparing metadata."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ INIT_TXID = 1
 INTERVAL_KEY = "interval:"
 RESTATE_KEY = "restate:"
 ASSIGNMENT_FORMAT = 1
-# What a spout may plan, unless it says otherwise; and what the ledger takes: a manifest has more to say of a partition
-# than its plan, but not ten times as much.
+# The largest plan of a spout by default; and the largest JSON in the ledger: a manifest has more about a partition than a
+# plan, but not ten times as much.
 METADATA_BYTES_MAX = 1_000_000
 STORED_BYTES_MAX = 100_000_000
-# How many batches are asked for at once: the intervals that one is cut into.
+# How many batches are asked for at once: the pieces of an interval.
 INTERVALS_MAX = 20_000
-# What a coordinator plans and an emitter reads: JSON.
+# JSON, planned by a coordinator and read by an emitter.
 Metadata = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionAttempt:
-    """One try at a txid. `attempt_id` rises with every emit attempt: it is the fence (R5). Prints `7:2`."""
+    """One try at a txid. `attempt_id` rises with every emit attempt, and is the fence (R5). Prints `7:2`."""
 
     txid: int
     attempt_id: int
@@ -79,7 +79,7 @@ class BatchStatus(StrEnum):
 
 
 class BatchKind(StrEnum):
-    """What a txid is for: records of its own, those of another txid counted again (R17), or records given up (R16)."""
+    """The purpose of a txid: new records, another txid's records counted again (R17), or records given up (R16)."""
 
     ORDINARY = "ordinary"
     RESTATE = "restate"
@@ -88,9 +88,9 @@ class BatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restate:
-    """What is to be counted again: the batch at `position`, and why, and by whom it was asked for.
+    """The request to count the batch at `position` again, with the reason, and by whom the restate was asked for.
 
-    `accept_missing` counts it also where some of it cannot be read; `skipped` says that it may be one that was given up.
+    `accept_missing` counts the batch even if some records cannot be read; `skipped` allows a batch that was given up.
     """
 
     position: int
@@ -106,11 +106,11 @@ class Restate:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Who asks for a batch: a DAG run or a call of `txbatch run`. Its key finds the batch again (R2).
+    """A DAG run or a call of `txbatch run`, asking for a batch. The run's key finds the batch again (R2).
 
-    `name` is unique to the run and the same in all its retries and clears. `parameters` are those of the run's that
-    choose data, which the topology's spouts declare; they must be the same each time. A run with `restate` has no interval
-    and no parameters of its own: it reads by those of the batch that it counts again.
+    `name` is unique to the run and the same in all retries and clears. `parameters` are the run's parameters that choose
+    data, declared by the topology's spouts, and must be the same each time. A run with `restate` has no own interval and
+    parameters: the run reads by the interval and parameters of the restated batch.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """The batch key: the interval for spouts that read by time, else the run; of a restate, the run and its position."""
+        """The batch key: by time the interval, by offset the run, and for a restate the run and the position."""
         if self.restate:
             return f"{RESTATE_KEY}{self.restate.position}:{self.name}"
         return f"{INTERVAL_KEY}{self.interval}" if self.interval else f"run:{self.name}"
@@ -130,10 +130,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Batch:
-    """A row of the ledger: a txid with its metadata, which is its plan as stored, as of when it was read.
+    """A row of the ledger, as of the time of reading: a txid with metadata, which are the stored plan.
 
-    `position` is the txid that it stands for: its own, unless it is a restate. It counts once it is committed, until a restate
-    takes its place: `replaced_by`.
+    `position` is the batch's own txid, or the restated one. A committed batch counts until replaced by a restate,
+    `replaced_by`.
     """
 
     topology: str
@@ -153,7 +153,7 @@ class Batch:
     replaced_by: int | None = None
     reason: str | None = None
     requested_by: str | None = None
-    records: int | None = None  # of a committed one
+    records: int | None = None  # of a committed batch
 
     def __post_init__(self) -> None:
         if not self.position:
@@ -161,7 +161,7 @@ class Batch:
 
     @property
     def restate(self) -> Restate | None:
-        """Return what the batch counts again; None for one that is no restate."""
+        """The request behind a restate; None for any other batch."""
         if self.kind is not BatchKind.RESTATE:
             return None
         missing = not self.plan.whole
@@ -169,14 +169,14 @@ class Batch:
 
     @cached_property
     def plan(self) -> BatchPlan:
-        """Return what the batch reads. NewerFormat for what a newer txbatch planned."""
+        """The batch's plan. Raise NewerFormat if a newer txbatch made the plan."""
         from txbatch.core.batch.plan import BatchPlan  # no definition needs it
 
         return BatchPlan.from_json(self.metadata, f"{self.topology}: the plan of txid {self.txid}")
 
     @property
     def by_interval(self) -> bool:
-        """True if the batch has a data interval, by which its run finds it and which no other may overlap (R2)."""
+        """True if the batch has a data interval: the run finds the batch by the interval, and no other batch may overlap (R2)."""
         return self.key.startswith(INTERVAL_KEY)
 
     @property
@@ -186,7 +186,7 @@ class Batch:
 
     @property
     def planned_at(self) -> int | None:
-        """When it was planned, in microseconds since 1970; None where nobody says it."""
+        """When the batch was planned, in microseconds since 1970; None if unknown."""
         from txbatch.core.records.time_buckets import micros_of
 
         return None if self.created_at is None else micros_of(self.created_at)
@@ -194,11 +194,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one emit attempt is told: all that Spark gets to know, written to the attempt's folder (R5).
+    """The instructions to an emit attempt, and all that Spark learns; written to the attempt's folder (R5).
 
-    `position` is the txid that its batch stands for: its own, unless it is a restate. `planned_at` is when that was planned, in
-    microseconds since 1970; None where it is read once more, to be compared or rebuilt. `loaded` is the job as whoever begins the
-    attempt loaded it; the ledger does not keep it.
+    `position` is the batch's own txid, or the restated one. `planned_at` is the time of planning, in microseconds since 1970;
+    None if the batch is read once more, for comparing or rebuilding. `loaded` is the job as loaded at the start of the
+    attempt; the ledger does not keep `loaded`.
     """
 
     topology: str
@@ -216,18 +216,18 @@ class Assignment:
 
     @cached_property
     def plan(self) -> BatchPlan:
-        """Return what the attempt reads. NewerFormat for what a newer txbatch planned."""
+        """The attempt's plan. Raise NewerFormat if a newer txbatch made the plan."""
         from txbatch.core.batch.plan import BatchPlan  # no definition needs it
 
         return BatchPlan.from_json(self.metadata, f"{self.topology} {self.attempt}: the plan")
 
     @cached_property
     def digest(self) -> str:
-        """The metadata's digest, repeated by the manifest."""
+        """The digest of the metadata, repeated in the manifest."""
         return digest(self.metadata)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what assignment.json holds."""
+        """Return the content of assignment.json."""
         position = {} if self.position == self.attempt.txid else {"position": self.position}
         planned_at = {} if self.planned_at is None else {"planned_at": self.planned_at}
         return {
@@ -246,7 +246,7 @@ class Assignment:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Assignment:
-        """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
+        """Return the assignment of a JSON value. Raise NewerFormat if a newer txbatch wrote the value."""
         from txbatch.core.batch.loaded import Loaded
 
         check_format("the assignment", value, ASSIGNMENT_FORMAT)
@@ -257,7 +257,7 @@ class Assignment:
 
 
 def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
-    """The one spelling of a JSON value; DefinitionError for what is not JSON or over `bytes_max`, 1 MB."""
+    """Return the only spelling of a JSON value. Raise DefinitionError if not JSON, or if over `bytes_max`, 1 MB by default."""
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
@@ -272,7 +272,7 @@ def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
 
 
 def digest(value: Any) -> str:
-    """sha256 of the canonical JSON, in hex."""
+    """Return the sha256 of the canonical JSON, in hex."""
     import hashlib  # here, as OpenSSL would be a twentieth of what importing a job takes
 
     return hashlib.sha256(canonical_json(value, STORED_BYTES_MAX).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What is done to committed batches and to the past of a topology.
+"""Corrections to committed batches and to the past of a topology.
 
-`rebuild`, `retention` with `window_retention` and `growth`, `verify` with `audit` and `audit_contributions`.
+Read `rebuild`; `retention` with `window_retention` and `growth`; `verify` with `audit` and `audit_contributions`.
 """

@@ -1,7 +1,7 @@
-"""Audit: what the ledger says of a committed batch in several places must agree, or somebody changed it by hand (R24).
+"""Audit: all entries of the ledger about a committed batch must agree, or somebody changed the ledger by hand (R24).
 
-Decides only; `postgres.corrections.audit` reads. Whoever changes one column contradicts another: a batch's records are
-those of its partitions, these are as the manifest of its attempt has them, which was made for this plan alone.
+`core` decides; `postgres.corrections.audit` reads. A change to one column contradicts another. The batch's records are the
+sum of the partitions' records. The partitions are as in the attempt's manifest, and the manifest belongs to the batch's plan.
 
 >>> first, second = Standing(1, 1, BatchKind.ORDINARY, 2), Standing(2, 1, BatchKind.RESTATE)
 >>> list(check_standings([first, second])), list(check_standings([first]))
@@ -21,7 +21,7 @@ from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import BatchKind, Interval, Metadata, digest
 from txbatch.core.protocol.event_time import ahead_of
 
-# So far may the server's clock have been set back while a batch went on.
+# How far the server's clock may have been set back during a batch.
 CLOCK_SLACK = timedelta(minutes=1)
 READ, UNREADABLE, SKIPPED = "read", "unreadable", "skipped"
 Counts = Mapping[str, int]
@@ -31,7 +31,7 @@ Where = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a committed txid stands among the versions of its position, and when it was committed."""
+    """The place of a committed txid among the versions of a position, and the time of the commit."""
 
     txid: int
     position: int
@@ -42,7 +42,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """What the ledger says of a partition that a batch planned; `read` None: it was not read."""
+    """The ledger's row of a planned partition; if the partition was not read, `read` is None."""
 
     status: str
     metadata: Any
@@ -51,7 +51,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What the rebuild that counts said of a version: keys by state, what reached each state, and records."""
+    """A version as counted by the current rebuild: keys by state, records kept by state, and records read."""
 
     keys: Counts
     kept: Counts | None
@@ -59,15 +59,16 @@ class Rebuilt:
     streams: Mapping[str, Mapping[str, ReadPartition]] | None
 
 
-# What a ledger says of records that are ahead of their batch, where there are none.
+# The ledger's entry for records ahead, if a batch has none.
 _NONE = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """All that the ledger says of a committed txid; `manifest` and `emitted_at` are of the attempt that counts.
+    """All entries of the ledger about a committed txid; `manifest` and `emitted_at` are of the counting attempt.
 
-    Where all was rebuilt since, the manifest is without states, and `rebuilt` is what that made of it; None: it did not count it.
+    After a rebuild, the manifest has no states, and `rebuilt` has the rebuild's result; None if the rebuild did not count the
+    txid.
     """
 
     standing: Standing
@@ -86,20 +87,20 @@ class Entry:
 
     @property
     def plan(self) -> BatchPlan:
-        """What it was planned to read."""
+        """The plan of the txid."""
         return BatchPlan.from_json(self.metadata)
 
     @property
     def replaced_in_rebuild(self) -> bool:
-        """True if what it counted in the generation of a rebuild may be told of it or of its restate."""
+        """True if the rebuild's numbers may be of the txid or of the txid's restate."""
         return self.rebuilt is not None and self.standing.replaced_by is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What of the ledger contradicts itself: which `versions` count, what is said `of` a txid, and `others`.
+    """The contradictions in the ledger: about the counting `versions`, about each txid in `of`, and all `others`.
 
-    `contributed` says it of a txid's contributions, of which comparing them may say more.
+    `contributed` has by txid the contradictions about contributions, of which a comparison may find more.
     """
 
     versions: tuple[str, ...] = ()
@@ -109,7 +110,7 @@ class Audit:
 
 
 def check_standings(standings: Iterable[Standing]) -> Iterator[str]:
-    """Yield what contradicts that each position has an ordinary version, and each version is replaced by the next one."""
+    """Yield a text for each position without an ordinary version, and for each version not replaced by the next version."""
     positions: dict[int, list[Standing]] = {}
     for each in sorted(standings, key=lambda each: each.txid):
         positions.setdefault(each.position, []).append(each)
@@ -125,7 +126,7 @@ def check_standings(standings: Iterable[Standing]) -> Iterator[str]:
 
 
 def check_order(standings: Iterable[Standing]) -> Iterator[str]:
-    """Yield what contradicts that batches are committed by rising txid (R6)."""
+    """Yield a text for each batch committed before a batch with a lower txid (R6)."""
     counted = [each for each in standings if each.kind is not BatchKind.SKIP]
     moments = [
         (each.txid, each.committed_at) for each in sorted(counted, key=lambda each: each.txid) if each.committed_at
@@ -139,7 +140,7 @@ def check_order(standings: Iterable[Standing]) -> Iterator[str]:
 
 
 def check_entry(entry: Entry) -> Iterator[str]:
-    """Yield what the ledger says of a committed txid in one place, and otherwise in another."""
+    """Yield a text for each contradiction between two entries of the ledger about a committed txid."""
     yield from _plan(entry)
     yield from _partitions(entry)
     yield from _counts(entry)
@@ -169,7 +170,7 @@ def _partitions(entry: Entry) -> Iterator[str]:
 
 
 def _planned(entry: Entry) -> Iterator[tuple[Where, PartitionRow]]:
-    """What the rows of partitions must be, by plan and manifest."""
+    """Yield the expected rows of partitions, by plan and manifest."""
     for stream, plan in entry.plan.streams.items():
         for partition in plan.unreadable:
             yield (stream, partition), PartitionRow(UNREADABLE, {})
@@ -218,7 +219,7 @@ def _as_rebuilt(entry: Entry, rebuilt: Rebuilt) -> Iterator[str]:
 
 
 def _otherwise(what: str, said: Counts, expected: Mapping[str, int | None], where: str) -> Iterator[str]:
-    """A state that was renamed since has another name in one of both: it is not compared."""
+    """Yield a text for each state with different counts. A state renamed since has one count only, and is not compared."""
     for state in sorted(said.keys() & expected.keys()):
         if said[state] != expected[state]:
             yield f"{what} of state {state!r} is {said[state]}, {where} says {expected[state]}"

@@ -1,7 +1,7 @@
-"""The audit of what each batch contributed to a state, also of batches that were restated since (R24).
+"""The audit of each batch's contributions to a state, also of batches restated since (R24).
 
-Decides only; `postgres.corrections.audit` reads. Of what was restated the source is often gone: its contributions must
-have the totals that its attempt staged.
+`core` decides; `postgres.corrections.audit` reads. The source of a restated batch is often gone, so the contributions
+are compared with the totals staged by the attempt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 @dataclass(frozen=True, slots=True)
 class Contributed:
-    """What a state has of one txid at one position: how many keys, and the total of each column as text."""
+    """A state's contributions from one txid at one position: how many keys, and the total of each column as text."""
 
     txid: int
     position: int
@@ -31,7 +31,7 @@ class Contributed:
 def check_contributed(
     aggregate: PersistentAggregate, stored: StateDefinition, horizon: int, entry: Entry | None, found: Contributed
 ) -> Iterator[str]:
-    """Yield what contradicts the contributions of a txid to a state; `entry` None: no such txid is committed."""
+    """Yield contradictions of a txid's contributions to a state. If the txid is not committed, `entry` is None."""
     name = aggregate.state.name
     of = f"contribution.{name} has {found.keys:,} keys of txid {found.txid}"
     if entry is None:
@@ -51,9 +51,9 @@ def check_contributed(
 
 
 def _other_number(entry: Entry, said: int, found: int, *, removable: bool) -> bool:
-    """True if a batch had another number of keys than its contributions.
+    """True if a batch had another number of keys than the batch's contributions.
 
-    A restate has those of what it replaced, too, and not those that a later position removed.
+    A restate also counts the keys of the replaced version, and does not count keys removed by a later position.
     """
     if entry.replaced_in_rebuild or (removable and entry.standing.kind is BatchKind.RESTATE):
         return False
@@ -75,7 +75,7 @@ def _totals(
 
 
 def _as_staged(staged: StagedState, column: str, total: Total, found: Contributed) -> bool:
-    """True if a total is as staged, or cannot be compared: the column had another name, or rows of one key became one."""
+    """True if a total is as staged, or not comparable: the column had another name, or several rows of a key became one row."""
     if column not in staged.totals or (total is not Total.SUM and staged.rows != found.keys):
         return True
     return _same(staged.totals[column], found.totals[column])

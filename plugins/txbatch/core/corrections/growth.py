@@ -1,7 +1,7 @@
-"""How many contributions a month of a topology's batches keeps, and what a policy makes of them: reckoned from its last batches.
+"""How many contributions a month of a topology's batches keeps, and how many a policy leaves: reckoned from the last batches.
 
-A month is of 30 days. Where batches are by time, their intervals say how many there are in a month, else the pace at which they
-were planned. Nothing is said where either is not known, or how many bytes a contribution takes.
+A month has 30 days. By time, the number of batches in a month follows from the intervals; by offset, from the pace of
+planning. If the number of batches or the size of a contribution is unknown, there is no result.
 
 >>> from datetime import UTC
 >>> hours = [BatchGrowth(datetime(2026, 1, 1, hour, tzinfo=UTC), timedelta(hours=1), {"hourly": 100_000}) for hour in range(5)]
@@ -22,19 +22,19 @@ from datetime import datetime, timedelta
 
 from txbatch.core.state.keep import Keep
 
-# So many of the last batches are asked.
+# How many of the last batches are asked.
 LAST_BATCHES = 1_000
 MONTH = timedelta(days=30)
-# Batches that were planned within less have no pace: many of a backlog follow each other at once.
+# Batches planned within less have no pace: the batches of a backlog follow each other at once.
 PACE_MIN = timedelta(hours=1)
-# Of fewer the size of a table says nothing.
+# With fewer rows the size of a table says nothing about a row.
 ROWS_MIN = 1_000
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchGrowth:
-    """A committed batch: when it was planned, how long its interval is, and how many keys of each state it changed."""
+    """A committed batch: the time of planning, the length of the interval, and the number of changed keys by state."""
 
     planned_at: datetime
     interval: timedelta | None
@@ -43,7 +43,7 @@ class BatchGrowth:
 
 @dataclass(frozen=True, slots=True)
 class StoredSize:
-    """What the contributions of a state take on disk, and how many there are."""
+    """The bytes of a state's contributions on disk, and the number of contributions."""
 
     state: str
     size: int | None
@@ -52,7 +52,7 @@ class StoredSize:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a month of batches comes to: its batches, their contributions, and the bytes of these."""
+    """A month of batches: the numbers of batches, of contributions, and of the contributions' bytes."""
 
     batches: int
     contributions: int
@@ -60,7 +60,7 @@ class Growth:
 
 
 def growth(last: Sequence[BatchGrowth], stored: Sequence[StoredSize]) -> Growth | None:
-    """Return what a month comes to, by the last batches of a topology; None where that is not known."""
+    """Return the growth in a month, by the last batches of a topology; None if unknown."""
     batches = _in_a_month(last)
     sizes = {each.state: each.size / each.rows for each in stored if each.size and each.rows and each.rows >= ROWS_MIN}
     if batches is None or not sizes:
@@ -70,7 +70,7 @@ def growth(last: Sequence[BatchGrowth], stored: Sequence[StoredSize]) -> Growth 
 
 
 def describe_growth(found: Growth, keep: Keep | None) -> str:
-    """Return in words what a month keeps, and what a policy leaves of it, or could."""
+    """Return in words what a month keeps, and how much a policy leaves, or could leave."""
     month = f"{found.batches:,} batches" if found.batches != 1 else "1 batch"
     amount = f"{found.contributions:,} contributions, about {size(found.size)}"
     if keep is None:
@@ -79,7 +79,7 @@ def describe_growth(found: Growth, keep: Keep | None) -> str:
 
 
 def left(found: Growth, keep: Keep) -> int:
-    """Return how many bytes of contributions a policy leaves, once there are as many batches as it keeps."""
+    """Return how many bytes of contributions a policy leaves, once the topology has as many batches as the policy keeps."""
     if keep.days is not None:
         return round(found.size * keep.days / MONTH.days)
     return round(found.size * (keep.txids or 0) / max(found.batches, 1))
@@ -98,7 +98,7 @@ def size(number: float) -> str:
 
 
 def _in_a_month(last: Sequence[BatchGrowth]) -> float | None:
-    """Return how many batches there are in a month; None where neither their intervals nor their pace say so."""
+    """Return how many batches a month has; None if the batches have neither intervals nor a pace."""
     intervals = [each.interval for each in last if each.interval]
     if intervals:
         return MONTH * len(intervals) / sum(intervals, timedelta())

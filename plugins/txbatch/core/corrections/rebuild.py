@@ -1,8 +1,7 @@
-"""Rebuild (R23): every position is counted again by the job as it is now, into a new generation of the topology's states.
+"""Rebuild (R23): every position is counted again by the present job, into a new generation of the topology's states.
 
-Versions are counted in the order of their txids: whatever becomes the version of its position meanwhile has a higher one than all
-that was committed before. What is refused is decided here; `postgres.corrections.rebuild` and `postgres.corrections.swap`
-carry out.
+Versions are counted in the order of txids: a version committed meanwhile has a higher txid than all versions before.
+Refusals are decided here; `postgres.corrections.rebuild` and `postgres.corrections.swap` carry out.
 
 >>> str(Progress(12, 36, seconds_each=2.5))
 '12 of 48 batches are counted, about 0:01:30 left'
@@ -30,7 +29,7 @@ from txbatch.core.upstream.upstream import UpstreamReader
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """A rebuild that runs. `definition` is what its states are, `code` the digest of the job that counts them."""
+    """A running rebuild. `definition` is the definition of the new states, `code` the digest of the counting job."""
 
     number: int
     topology: str
@@ -45,7 +44,7 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a rebuild is: so many versions are counted, so many are left, and so long the counting of one took lately."""
+    """How far a rebuild is: the number of counted versions, the number left, and the seconds for each version lately."""
 
     counted: int
     left: int
@@ -53,7 +52,7 @@ class Progress:
 
     @property
     def remaining(self) -> timedelta | None:
-        """Return about how long it still takes; None before anything is counted."""
+        """About how long the rebuild still takes; None before anything is counted."""
         return None if self.seconds_each is None else timedelta(seconds=round(self.left * self.seconds_each))
 
     def __str__(self) -> str:
@@ -63,16 +62,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """The new generation counts. `txid` is the newest txid that the old one has."""
+    """The new generation counts. `txid` is the newest txid of the old generation."""
 
     txid: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a call came to: this rebuild counts, and `txid` is the newest that was counted before it.
+    """The result of a call: the rebuild counts, and `txid` is the newest txid counted before the rebuild.
 
-    `earlier`: an earlier call for the same has swapped it, and this one counted nothing.
+    If an equal earlier call has swapped the rebuild already, `earlier` is True, and the call counted nothing.
     """
 
     rebuild: Rebuild
@@ -90,36 +89,36 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Nothing was swapped: batches were committed that the new generation lacks."""
+    """Nothing was swapped: the new generation lacks batches committed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Nothing was swapped: transactions that began before the new generation had all of it may still read a part of it."""
+    """Nothing was swapped: transactions older than the complete new generation may still see an incomplete generation."""
 
     by: str
 
 
 class Rebuilds(Protocol):
-    """What carries out rebuilds: `postgres.corrections.rebuild`, and `tests/twin/rebuild`, its twin.
+    """The port that carries out rebuilds: `postgres.corrections.rebuild`, and the twin `tests/twin/rebuild`.
 
     Each method is one transaction, and may be called again.
     """
 
     def begin(self, topology: Topology, job: str, code: str, why: str | None, by: str | None = None) -> Rebuild:
-        """Begin a rebuild, or go on with the one that runs; TerminalError where that is another's."""
+        """Begin a rebuild, or go on with the running rebuild. Raise TerminalError if another rebuild runs."""
 
     def done(self, topology: str, code: str, why: str | None) -> Rebuilt | None:
-        """Return the newest rebuild if it was swapped, and asked for in these words with this job; None when not."""
+        """Return the newest rebuild if swapped, and if asked for with the same reason and job; None if not."""
 
     def progress(self, rebuild: Rebuild) -> Progress:
-        """How far it is."""
+        """Return how far a rebuild is."""
 
     def next(self, rebuild: Rebuild) -> Batch | None:
-        """Return the version to be counted next; None when all are."""
+        """Return the version to be counted next; None if all are counted."""
 
     def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[Batch]:
-        """Return that one and those behind it, in their order, so many at most."""
+        """Return the versions to be counted next, in order, at most `at_most`."""
 
     def count(
         self,
@@ -129,20 +128,20 @@ class Rebuilds(Protocol):
         manifest: Manifest,
         partials: Mapping[str, Any],
     ) -> bool:
-        """Count the version that the assignment names; False when it is not the next any more, and nothing was changed."""
+        """Count the assignment's version. If the version is no longer the next, change nothing and return False."""
 
     def swap(self, rebuild: Rebuild, topology: Topology) -> Swapped | Behind | Watched:
-        """Let the new generation count; Unavailable names who reads the old one."""
+        """Let the new generation count. If somebody still reads the old generation, raise Unavailable with the reader's name."""
 
     def drop_past(self, topology: str) -> list[int]:
-        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
+        """Drop the generations replaced by rebuilds, and return the numbers of the rebuilds.
 
-        ChangeTooEarly names a topology that has still to read what the swap of one of them changed, or that looks up in one.
+        Raise ChangeTooEarly if a topology still has to read the changes from a swap, or looks records up in an old generation.
         """
 
 
 def definition_of(topology: Topology) -> dict[str, Any]:
-    """Return what a rebuild makes of the states, as it is stored."""
+    """Return the definition of the states for a rebuild, as JSON for the ledger."""
     defined = {aggregate.state.name: state_definition(aggregate) for aggregate in topology.aggregates}
     return {
         name: {
@@ -156,7 +155,7 @@ def definition_of(topology: Topology) -> dict[str, Any]:
 
 
 def check_rebuild(topology: Topology, known: KnownTopology) -> None:
-    """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source than the batches were read from."""
+    """Raise TerminalError if no rebuild can count the topology, SchemaMismatch if the batches were read from another source."""
     name = topology.name
     if not known.read:
         raise CannotRebuild(f"topology {name!r} has counted nothing yet: run it, by whatever definition")
@@ -191,7 +190,7 @@ def check_rebuild(topology: Topology, known: KnownTopology) -> None:
 
 
 def check_value_names(topology: Topology, known: KnownTopology, readers: Iterable[UpstreamReader]) -> None:
-    """TerminalError for a value that gets another name in a state which others read: what is replaced keeps its names."""
+    """Raise TerminalError if a value is renamed in a state with readers: the replaced generation keeps the old names."""
     read = {each.state: each.topology for each in readers}
     for aggregate in topology.aggregates:
         name = aggregate.state.name
@@ -209,25 +208,25 @@ def check_value_names(topology: Topology, known: KnownTopology, readers: Iterabl
 def check_states_stay(
     topology: Topology, states: Iterable[str], readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader]
 ) -> None:
-    """TerminalError for a state that a rebuild lets go and that others read; ChangeTooEarly where an open batch looks it up."""
+    """Raise TerminalError if a rebuild drops a state with readers, ChangeTooEarly if an open batch looks up in the state."""
     stays = {aggregate.state.name for aggregate in topology.aggregates}
     check_changed(readers, looked_up, [DropState(state) for state in states if state not in stays])
 
 
 def reason(topology: Topology, why: str | None) -> str:
-    """Return why a rebuild begins; TerminalError without a reason."""
+    """Return why a rebuild begins. Raise TerminalError without a reason."""
     if why is None or not why.strip():
         raise WhyMissing(f'{topology.name}: say why all of it is counted again: --why "..."')
     return why
 
 
 def runs_no_more(rebuild: Rebuild) -> RebuildStopped:
-    """Return the error of whoever counts for a rebuild that is over."""
+    """Return the error for counting in a rebuild that is over."""
     return RebuildStopped(f"{rebuild} does not run any more: it was cancelled, or is done; see report.rebuilds")
 
 
 def check_same(rebuild: Rebuild, topology: Topology, code: str) -> None:
-    """Refuse to go on with another job than the rebuild began with: what it counted is by that one."""
+    """Refuse to go on with a rebuild by a changed job: the versions so far are counted by the job before."""
     if rebuild.code == code and canonical_json(rebuild.definition) == canonical_json(definition_of(topology)):
         return
     raise RebuildStopped(
@@ -237,7 +236,7 @@ def check_same(rebuild: Rebuild, topology: Topology, code: str) -> None:
 
 
 def check_whole(rebuild: Rebuild, assignment: Assignment, manifest: Manifest) -> None:
-    """Refuse what was not read whole: TerminalError names a partition."""
+    """Refuse a batch that was not read whole: TerminalError names an unreadable partition."""
     for stream, holes in manifest.unreadable.items():
         for partition, why in holes.items():
             raise RebuildStopped(
@@ -247,7 +246,7 @@ def check_whole(rebuild: Rebuild, assignment: Assignment, manifest: Manifest) ->
 
 
 def refuse_again(version: Batch, state: str) -> Never:
-    """TerminalError: a state that keeps no contributions cannot take back the version of a position that it has already."""
+    """Raise TerminalError: without contributions, a state cannot take back a position's version that is counted already."""
     raise RebuildStopped(
         f"{version.topology}: txid {version.txid} counts txid {version.position} again, which is counted already, and state "
         f"{state!r} keeps no contributions: `txbatch rebuild {version.topology} --cancel` and begin again"
@@ -255,9 +254,9 @@ def refuse_again(version: Batch, state: str) -> Never:
 
 
 def refolded(version: Batch, topology: Topology) -> bool:
-    """True if a version is counted by folding its keys anew; False: its partials are added, as it is its position's first.
+    """True if a version is counted by folding the keys again; False for the position's first version: partials are added.
 
-    TerminalError where a state keeps nothing to fold, and adding would not come to the same.
+    Raise TerminalError if a state keeps nothing to fold, and adding would give another result.
     """
     if version.position == version.txid:
         return False

@@ -1,7 +1,7 @@
-"""Retention: which positions are folded into one row a key, and can be restated no more (R22). Decided on what a ledger has read.
+"""Retention: which positions are folded into one row a key, and can be restated no more (R22). Decided on values from a ledger.
 
-Up to the horizon every position is folded, with all its versions; so none of them may have a version above it that counts, nor
-be waited for by a restate in flight. What reports showed at any txid from the horizon on can then still be asked for.
+Up to the horizon every position is folded, with all versions. So no position up to the horizon may have a counting version
+above the horizon, or a restate in flight. Reports as of any txid from the horizon on then stay available.
 
 >>> versions = [FoldableVersion(1, 1), FoldableVersion(2, 2, replaced_by=4), FoldableVersion(3, 3), FoldableVersion(2, 4)]
 >>> reach(versions, 3, pending=()), reach(versions, 4, pending=()), reach(versions, 4, pending={3})
@@ -22,13 +22,13 @@ from txbatch.core.errors import NotFoldable, RetentionWaits, TerminalError
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
-# As many txids are folded by one transaction.
+# How many txids one transaction folds.
 SLICE_TXIDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class FoldableVersion:
-    """A committed version of a position; `replaced_by` is the txid that counts in its place since."""
+    """A committed version of a position; `replaced_by` is the txid of the next version."""
 
     position: int
     txid: int
@@ -37,7 +37,7 @@ class FoldableVersion:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Txids whose contributions go: of those that are `counting` they are folded into the base."""
+    """The txids with contributions to remove: the contributions of `counting` txids are folded into the base."""
 
     counting: tuple[int, ...]
     all: tuple[int, ...]
@@ -45,10 +45,10 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a ledger has above the horizon of a topology, and how far its policy wants that to rise.
+    """The versions above the horizon of a topology, and the horizon wanted by the policy.
 
-    `pending` are the positions that restates in flight are going to replace, by their txids. `rebuild` is the one that runs.
-    `readers` says, by topology that reads a state of this one, as of which txid it reads next.
+    `pending` has the positions to be replaced by restates in flight, by the restates' txids. `rebuild` is the number of a
+    running rebuild. `readers` has, by reading topology, the txid as of which the topology reads a state next.
     """
 
     topology: str
@@ -61,7 +61,7 @@ class Past:
 
     @property
     def reached(self) -> int:
-        """How far the horizon can rise now."""
+        """The txid up to which the horizon can rise now."""
         if self.rebuild is not None or self.wanted <= self.horizon:
             return self.horizon
         wanted = as_read(self.wanted, self.readers)
@@ -69,7 +69,7 @@ class Past:
 
     @property
     def waits_for(self) -> str | None:
-        """What keeps it from what is wanted; None: nothing does."""
+        """What keeps the horizon below the wanted txid; None if the horizon can rise."""
         if self.reached >= self.wanted:
             return None
         if self.rebuild is not None:
@@ -88,7 +88,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one transaction folded: up to which txid, of how many versions, and how many rows and failed attempts went.
+    """The work of one folding transaction: the new horizon, and the numbers of folded versions, removed rows and attempts.
 
     `quarantined` is how many records left the topology's quarantine.
     """
@@ -102,55 +102,55 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """A committed txid below all that are open; `old`: it was committed before what a policy keeps by time."""
+    """A committed txid below all open txids. If committed before the time kept by the policy, the txid is `old`."""
 
     txid: int
     old: bool = False
 
 
 class Retention(Protocol):
-    """What folds the past of topologies. `postgres.corrections.retention` is the real one, `tests/twin/retention` its twin."""
+    """The port that folds the past of topologies: `postgres.corrections.retention`, and the twin `tests/twin/retention`."""
 
     def policies(self) -> Mapping[str, Keep | None]:
-        """Return what each topology keeps, as its job last said; None: everything."""
+        """Return the policy of each topology, as last defined by the job; None keeps everything."""
 
     def policy(self, topology: str) -> Keep | None:
-        """Return what a topology keeps. UnknownName when there is no such topology."""
+        """Return the policy of a topology. Raise UnknownName if no such topology is stored."""
 
     def horizon(self, topology: str) -> int:
-        """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
+        """Return up to which txid all states of the topology are folded. Raise UnknownName if no such topology is stored."""
 
     def past(self, topology: str, keep: Keep) -> Past:
-        """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
+        """Return which versions may be folded by a policy, and what folding waits for. Change nothing."""
 
     def outlook(self, past: Past) -> Slice:
-        """Return what folding would come to now. Changes nothing."""
+        """Return the slice that folding would give now. Change nothing."""
 
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
-        """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs."""
+        """Fold up to `horizon`, and yield each slice at the commit. Raise TransientError while a rebuild runs."""
 
 
 def reach(versions: Collection[FoldableVersion], wanted: int, pending: Collection[int]) -> int:
-    """Return how far the horizon may rise. `pending` are the positions that a restate in flight is going to replace."""
+    """Return how far the horizon may rise. `pending` are the positions to be replaced by restates in flight."""
     late = [each for each in versions if each.replaced_by is None and (each.txid > wanted or each.position in pending)]
     below = min((each.position for each in late if each.position <= wanted), default=None)
     return wanted if below is None else reach(versions, below - 1, pending)
 
 
 def as_read(wanted: int, readers: Mapping[str, int]) -> int:
-    """Return how much of what is wanted may be folded, so that readers of states find what they read next."""
+    """Return how much of the wanted horizon readers allow, so that readers of states find the rows for the next read."""
     return min([wanted, *readers.values()])
 
 
 def foldable(versions: Collection[FoldableVersion], horizon: int) -> Folded:
-    """Return what is folded up to a horizon that can be reached."""
+    """Return the txids to fold up to a reachable horizon."""
     gone = [each for each in versions if each.txid <= horizon]
     counting = [each.txid for each in gone if each.replaced_by is None]
     return Folded(tuple(sorted(counting)), tuple(sorted(each.txid for each in gone)))
 
 
 def slices(topology: str, reached: int, horizon: int, fold: Callable[[str, int], Slice]) -> Iterator[Slice]:
-    """Yield what `fold` folds of a topology up to a horizon, each slice in a transaction of its own."""
+    """Fold a topology up to a horizon with `fold`, and yield each slice; each slice has an own transaction."""
     step = SLICE_TXIDS
     while reached < horizon:
         wanted = min(horizon, reached + step)
@@ -158,22 +158,22 @@ def slices(topology: str, reached: int, horizon: int, fold: Callable[[str, int],
         yield done
         if done.horizon <= reached and wanted == horizon:
             return
-        # A position waits for the restate that replaced it: where that is far above, the step is longer.
+        # A position waits for the position's restate: if the restate is far above, the step is longer.
         step = SLICE_TXIDS if done.horizon > reached else 2 * step
         reached = max(reached, done.horizon)
 
 
 def while_rebuilt(topology: str) -> RetentionWaits:
-    """Return the error of folding what a rebuild counts."""
+    """Return the error for folding during a rebuild."""
     return RetentionWaits(
         f"{topology}: a rebuild counts what would be folded; call again when it is swapped or cancelled"
     )
 
 
 def own_of(topology: str, state: str, columns: Metadata, jobs: Jobs) -> PersistentAggregate | None:
-    """Return the state as its job defines it, where values merge by rules of its own; None: none does.
+    """Return the job's definition of a state, if values merge by the job's own rules; None if none does.
 
-    NotFoldable where that job is not at hand, or defines the state otherwise.
+    Raise NotFoldable if the job is not at hand, or defines the state differently.
     """
     own = own_rule(columns)
     if own is None:
@@ -187,7 +187,7 @@ def own_of(topology: str, state: str, columns: Metadata, jobs: Jobs) -> Persiste
 
 
 def wanted(keep: Keep, final: Sequence[Final]) -> int:
-    """Return up to which txid may be folded, so that this is kept of what is final, oldest first.
+    """Return up to which txid a policy allows to fold. `final` has the final txids, oldest first.
 
     >>> wanted(Keep(txids=1), [Final(1), Final(2), Final(4)]), wanted(Keep(days=9), [Final(1, old=True), Final(2)])
     (2, 1)
@@ -199,7 +199,7 @@ def wanted(keep: Keep, final: Sequence[Final]) -> int:
 
 
 def newest_to_fold(wanted: int, final: Sequence[int]) -> int:
-    """Return up to which txid may be folded: the newest final one always stays as it is; 0: none.
+    """Return up to which txid may be folded; 0 for none. The newest final txid always stays as is.
 
     >>> newest_to_fold(9, [1, 2, 4]), newest_to_fold(1, [1, 2, 4]), newest_to_fold(9, [])
     (2, 1, 0)

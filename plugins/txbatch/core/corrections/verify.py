@@ -1,6 +1,6 @@
-"""Verify: what a committed batch reads when it is read again, compared with what the ledger's database holds (R24).
+"""Verify: a committed batch is read again, and the result compared with the ledger's database (R24).
 
-Decides only. `run.verify` asks for the records again and for the comparison, `postgres.corrections.verify` compares.
+`core` decides. `run.verify` asks for the records and for the comparison, `postgres.corrections.verify` compares.
 
 >>> compared = Compared("sales", keys=2, different=1, why_not=None)
 >>> judge([compared]), judge([Compared("sales", keys=2)]), judge([Compared("sales", why_not="folded"), compared])
@@ -23,15 +23,15 @@ from txbatch.core.corrections.audit import Audit
 from txbatch.core.errors import Unverifiable
 from txbatch.core.topology.topology import Topology
 
-# As far, in parts of the greater one, two sums of doubles may lie apart and count as equal.
+# How far equal sums of doubles may lie apart, in parts of the greater sum.
 TOLERANCE = 1e-9
-# As many keys that differ are told of a batch or a state.
+# How many different keys are shown for a batch or a state.
 EXAMPLES_MAX = 10
 Read = Mapping[str, Mapping[str, ReadPartition]]
 
 
 class Outcome(StrEnum):
-    """What verifying came to. Nothing but EQUAL and SKIPPED is well."""
+    """The outcome of verifying. Only EQUAL and SKIPPED are well."""
 
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
@@ -40,15 +40,16 @@ class Outcome(StrEnum):
 
     @property
     def ok(self) -> bool:
-        """True where nothing is wrong: a batch that was given up on purpose has nothing to be compared."""
+        """True if nothing is wrong: a batch given up on purpose has nothing to compare."""
         return self in (Outcome.EQUAL, Outcome.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the ledger says of the version of a position that counts: how it was planned, and what it read.
+    """The counting version of a position in the ledger: the plan, and the records read.
 
-    `states` are those that it counted, `code` the digest of the job that did, `reason` why its records were `skipped`.
+    `states` are the states counted by the version, `code` is the digest of the job. If the records were `skipped`, `reason` is
+    why.
     """
 
     topology: str
@@ -63,14 +64,14 @@ class Recorded:
 
     @property
     def interval(self) -> Interval | None:
-        """The interval of the streams that read by time."""
+        """The interval of the streams by time; None without such streams."""
         for planned in self.plan.streams.values():
             if isinstance(planned, OfInterval):
                 return Interval(*map(datetime.fromisoformat, planned.interval))
         return None
 
     def plan_again(self) -> BatchPlan:
-        """Return the plan of what was read: holes stay holes."""
+        """Return the plan without unread partitions: holes stay holes."""
         streams = {
             name: _read_again(planned, self.read[name])
             for name, planned in self.plan.streams.items()
@@ -85,7 +86,7 @@ def _read_again(planned: StreamPlan, read: Mapping[str, ReadPartition]) -> Strea
 
 @dataclass(frozen=True, slots=True)
 class KeyDifference:
-    """A key with the values that are stored and those that come out again, as texts; None: there is no such key."""
+    """A key with the stored and the recomputed values, as texts; None if the key is missing."""
 
     key: Mapping[str, str]
     stored: Mapping[str, str | None] | None
@@ -94,9 +95,9 @@ class KeyDifference:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How a state's rows, or a batch's contributions to it, compare: so many keys, so many of them different.
+    """The comparison of a state's rows, or of a batch's contributions to a state: the number of keys, and of different keys.
 
-    `why_not` says why they could not be compared.
+    `why_not` is the reason if a comparison is impossible.
     """
 
     state: str
@@ -107,7 +108,7 @@ class Compared:
 
     @property
     def outcome(self) -> Outcome:
-        """What it comes to."""
+        """The outcome of the comparison."""
         if self.why_not is not None:
             return Outcome.UNVERIFIABLE
         return Outcome.DIFFERENT if self.different else Outcome.EQUAL
@@ -115,9 +116,9 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What verifying a batch, a state or the whole came to.
+    """The result of verifying a batch, a state or the whole topology.
 
-    `changed` names files that differ from what was counted, `restate` the command that would count them as they are.
+    `changed` names files that differ from the counted files; `restate` is the command that counts the present files.
     """
 
     what: str
@@ -134,31 +135,31 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """What it is about, for people."""
+        """The name of the batch or state, for people."""
         if self.what != "batch":
             return f"{self.what} {self.state}" if self.state else self.what
         return f"txid {self.txid}" + (f" (restates {self.position})" if self.position != self.txid else "")
 
     @property
     def outcome_told(self) -> str:
-        """The outcome, for people: what has none is not counted at all."""
+        """The outcome, for people; without an outcome, not counted at all."""
         return str(self.outcome or "NOT COUNTED")
 
     @property
     def ok(self) -> bool:
-        """True unless somebody should look: what is told without an outcome is missing."""
+        """True unless somebody should look: a finding without an outcome is about something missing."""
         return self.outcome is not None and self.outcome.ok
 
 
 def judge(compared: Iterable[Compared]) -> Outcome:
-    """Return what several comparisons come to: a difference that is found weighs more than what could not be compared."""
+    """Return the outcome of several comparisons: a difference weighs more than an impossible comparison."""
     found = {each.outcome for each in compared}
     worst = (each for each in (Outcome.DIFFERENT, Outcome.UNVERIFIABLE) if each in found)
     return next(worst, Outcome.EQUAL)
 
 
 def check_read(recorded: Recorded, manifest: Manifest) -> None:
-    """Unverifiable when other records were read now than were counted: it names stream, partition, and how many."""
+    """Raise Unverifiable, with stream, partition and numbers, if other records were read than counted."""
     for stream, partitions in recorded.read.items():
         for partition, counted in partitions.items():
             where = f"partition {partition!r} of stream {stream!r}" if partition else f"stream {stream!r}"
@@ -178,7 +179,7 @@ def _told(counted: ReadPartition, now: ReadPartition | None) -> str:
 
 
 def late(recorded: Recorded, now: Read) -> str | None:
-    """Return what has come into a batch's interval since it was counted, if anything has."""
+    """Return a text about new or other records in a batch's interval since the count; None if unchanged."""
     for stream, partitions in now.items():
         counted = recorded.read.get(stream, {})
         before, after = (sum(each.records for each in parts.values()) for parts in (counted, partitions))
@@ -190,7 +191,7 @@ def late(recorded: Recorded, now: Read) -> str | None:
 
 
 def reason_if_folded(txid: int, horizon: int) -> str | None:
-    """Return why a batch's contributions cannot be compared: retention folded them (R22)."""
+    """Return why a batch's contributions cannot be compared, if retention folded them (R22); None if not folded."""
     return (
         f"txid {txid} is folded: what single batches up to {horizon} contributed is not kept"
         if txid <= horizon
@@ -199,13 +200,13 @@ def reason_if_folded(txid: int, horizon: int) -> str | None:
 
 
 def sample(positions: Sequence[int], size: int, seed: int) -> list[int]:
-    """Return so many of the positions, in order: the same ones for the same seed."""
+    """Return `size` of the positions, in order: the same positions for the same seed."""
     return sorted(Random(seed).sample(positions, min(size, len(positions))))  # noqa: S311 (no secret)
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What a batch came to when it was read again, and what its driver was told."""
+    """The result of reading a batch again, and the driver's assignment."""
 
     assignment: Assignment
     manifest: Manifest
@@ -214,52 +215,52 @@ class Again:
 
 
 class EmitAgain(Protocol):
-    """Reads batches beside the ledger. `launch.emit_again` does it."""
+    """The port that reads batches again without the ledger: `launch.emit_again`."""
 
     def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
-        """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
+        """Read and aggregate a plan's records. Raise Unverifiable, with the reason, on failure."""
 
     def emit_bulk(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> Mapping[int, Again]:
-        """Do the same of several by one job: plans that go together (`core.protocol.bulk`), with their positions, by txid.
+        """Emit several plans by one job: plans that go together (`core.protocol.bulk`), with positions, by txid.
 
-        Return by txid what came of them. What failed is not among that: emitted by itself, it says why.
+        Return the results by txid, without failed plans. To learn the reason, `emit` a failed plan alone.
         """
 
     def close(self) -> None:
-        """Remove what was staged, and end Spark."""
+        """Remove the staged files, and end Spark."""
 
 
 class Books(Protocol):
-    """What verifying asks of the ledger's database, which it never changes. `postgres.corrections.verify` answers."""
+    """The port by which verifying reads the ledger's database, without changes: `postgres.corrections.verify`."""
 
     def audit(self, topology: Topology) -> Audit:
-        """Return what of the ledger contradicts itself; the job is defined as the ledger knows it."""
+        """Return the contradictions in the ledger; the job's definition is the stored one."""
 
     def current(self, topology: str) -> dict[int, bool]:
-        """Return the positions that are committed, in order, and whether each is folded in all states (R22).
+        """Return the committed positions, in order, and whether each is folded in all states (R22).
 
-        UnknownName when there is no such topology.
+        Raise UnknownName if no such topology is stored.
         """
 
     def recorded(self, topology: str, txid: int) -> Recorded:
-        """Return the version that counts for the position of a txid.
+        """Return the counting version for the position of a txid.
 
-        UnknownName when there is no such txid, TerminalError when it is not committed.
+        Raise UnknownName if the topology has no such txid, TerminalError if the txid is not committed.
         """
 
     def foldable(self, topology: Topology, recorded: Recorded) -> list[Compared]:
-        """Return the states whose contributions of this batch are folded, each with the reason."""
+        """Return the states in which the batch's contributions are folded, each with the reason."""
 
     def compare(
         self, topology: Topology, recorded: Recorded, manifest: Manifest, partials: Mapping[str, Any]
     ) -> list[Compared]:
-        """Compare a batch's partials with its contributions, state by state. Unverifiable when it was replaced meanwhile."""
+        """Compare a batch's partials and contributions, state by state. Raise Unverifiable if a restate came meanwhile."""
 
     def states(self, topology: Topology) -> list[Compared]:
-        """Compare each state that has contributions with what those amount to."""
+        """Compare each state with contributions with the fold of the contributions."""
 
     def recount(self, topology: Topology, state: str, partials: Iterable[Any], newest: int) -> Compared:
-        """Compare a state without contributions with the partials of all its batches, of which `newest` is the last."""
+        """Compare a state without contributions with the partials of all batches up to `newest`."""
 
     def missing(self, topology: str) -> list[str]:
-        """Return what is not counted: gaps between intervals, and holes that no batch has filled."""
+        """Return what is not counted: gaps between intervals, and holes not filled by any batch."""

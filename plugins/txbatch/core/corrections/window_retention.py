@@ -1,7 +1,8 @@
-"""How long closed windows stay in a state, as a job says it, and which may leave now (R30).
+"""How long closed windows stay in a state by the job's definition, and which windows may leave now (R30).
 
-A window leaves where nothing counts in it ever again: all batches up to the horizon are folded and it was closed as of then (R22,
-R26); each plan above it, also one that is counted again, leaves its records out as late (R25); and so will each that comes.
+A window leaves if nothing can count in the window again. All batches up to the horizon are folded, and the window was closed
+as of the horizon (R22, R26). Plans above the horizon, even if counted again, and all later plans leave the window's records
+out as late (R25).
 
 >>> leaves_by(10, closed_then=80, closed_now=95, marks=[90, 99])
 80
@@ -17,13 +18,13 @@ from typing import Protocol
 
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 
-# As many rows leave by one transaction, and all others of the last window.
+# How many rows leave by one transaction, besides all further rows of the last window.
 STEP_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """How the windows of a state stand: which have `left`, before which time they may leave now, and what others wait for."""
+    """The windows of a state: which have `left`, `before` which time windows may leave now, and what further windows wait for."""
 
     state: str
     kept: KeptWindows
@@ -33,22 +34,23 @@ class Leaving:
 
     @property
     def since(self) -> int | None:
-        """Before which time all have left; None: none has."""
+        """The time before which all windows have left; None if none has."""
         return None if self.left is None else self.left.before
 
     @property
     def some(self) -> bool:
-        """True if windows may leave now, if there are any."""
+        """True if windows, if any, may leave now."""
         return self.before is not None and (self.since is None or self.since < self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """What a ledger knows of a state when windows are to leave it: by it `decided` says which may.
+    """A ledger's facts about a state, from which `decided` finds the windows that may leave.
 
-    `closed_then` is up to when windows were closed as of the `horizon`, `closed_now` since the last commit; `marks` are those of
-    all plans above the horizon that are not aborted, and of the next. `readers` are the open batches that read all of the state,
-    `topology` and txid, and topologies that have not read it since a rebuild, with None. `rebuild` is one that runs.
+    `closed_then` is up to when windows were closed as of the `horizon`, `closed_now` since the last commit. `marks` are the
+    watermarks of all plans above the horizon, without aborted ones, and of the next plan. `readers` are the open batches that
+    read all of the state, by topology and txid. With None for the txid, a topology has not read the state since a rebuild.
+    `rebuild` is the number of a running rebuild.
     """
 
     horizon: int
@@ -60,27 +62,27 @@ class WindowFacts:
 
 
 class Windows(Protocol):
-    """What lets windows leave states. `postgres.corrections.window_retention` is the real one, its twin is in tests/twin/."""
+    """The port that lets windows leave states: `postgres.corrections.window_retention`, with a twin in tests/twin/."""
 
     def leaving(self, topology: str, horizon: int | None = None) -> list[Leaving]:
-        """Return how the windows of each state that keeps them for a time stand, as if all up to a `horizon` was folded."""
+        """Return the windows of each state with a time for keeping them, as if all batches up to `horizon` were folded."""
 
     def outlook(self, topology: str, leaving: Leaving) -> Left | None:
-        """Return what would leave now; None: nothing. Changes nothing."""
+        """Return which windows would leave now; None if none would. Change nothing."""
 
     def leave(self, topology: str) -> Iterator[tuple[str, Left]]:
-        """Let go of what may leave, and yield each step with its state as it is committed."""
+        """Remove the windows that may leave, and yield each step with the state at the commit."""
 
 
 def leaves_by(keep: int, closed_then: int | None, closed_now: int | None, marks: Iterable[int | None]) -> int | None:
-    """Return the time by which windows have to have ended in order to leave; None: none may."""
+    """Return the time by which windows must have ended in order to leave; None if none may."""
     found = [closed_then, None if closed_now is None else closed_now - keep, *marks]
     known = [each for each in found if each is not None]
     return min(known) if len(known) == len(found) else None
 
 
 def decided(state: str, kept: KeptWindows, left: Left | None, known: WindowFacts) -> Leaving:
-    """Return which windows of a state may leave now, and what those wait for that are old enough and may not."""
+    """Return which windows of a state may leave now, and what keeps back windows that are old enough."""
     old = None if known.closed_now is None else kept.window.first_open(known.closed_now - kept.keep)
     end = leaves_by(kept.keep, known.closed_then, known.closed_now, known.marks)
     before, waits_for = None if end is None else kept.window.first_open(end), None

@@ -1,7 +1,6 @@
-"""What of a topology stays as it is, once batches were planned by it: streams, fields, states, keys and values (R23).
+"""The parts of a topology that must stay once batches are planned: streams, fields, states, keys and values (R23).
 
-What its functions and filters say, look-ups, and the order of streams and states may change: batches count by the job
-as it is when they are emitted.
+Functions, filters, look-ups, and the order of streams and states may change: batches count by the job as of the emission.
 """
 
 from __future__ import annotations
@@ -49,24 +48,24 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.watermark import MERGE, Watermark
 
-# Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
+# Entries of a source's identity that ledgers of earlier versions lack: the first definition met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
-# What a report of changes has of each batch, beside its txid.
+# The columns of a batch in a report of changes, beside the txid.
 BATCH_COLUMNS = frozenset({"committed_at", "interval_start", "interval_end", "replaced_by"})
 _SOURCE_LENGTH_MAX = 200
 
 
 def check_none_runs(topology: str, found: Sequence[Redefinition], told: str | None) -> None:
-    """ChangeTooEarly for what changes while a rebuild runs, which is `told` of: it counts by the definition before."""
+    """Raise ChangeTooEarly if a definition changes while a rebuild runs, described by `told`, since rebuilds count by the old."""
     if found and told is not None:
         raise ChangeTooEarly(f"topology {topology!r} cannot be changed now: {told}")
 
 
 def redefinitions(topology: Topology, known: KnownTopology) -> list[Redefinition]:
-    """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing.
+    """Return the differences between the topology and the stored definition, with the consequence of each.
 
-    First what has another name; the rest is told by the names of now. Raises SchemaMismatch when a state is another
-    topology's, DefinitionError when a new one cannot be reported.
+    Renamings come first; all further differences use the new names. Raise SchemaMismatch if a state belongs to another
+    topology, DefinitionError if a new state cannot be reported.
     """
     known, found = renamed(topology, known)
     renamings: list[Redefinition] = [*found]
@@ -81,9 +80,9 @@ def redefinitions(topology: Topology, known: KnownTopology) -> list[Redefinition
 
 
 def _check_reported(aggregate: PersistentAggregate) -> None:
-    """Refuse a new state that has a name of a batch's columns in its report of changes: DefinitionError.
+    """Raise DefinitionError if a new state has a column named like a batch's column in the report of changes.
 
-    One that an earlier version made goes on, without that column of the batch.
+    A state from an earlier version goes on, and the report leaves the batch's column out.
     """
     ends = aggregate.window_end({key.name: "" for key in aggregate.keys})
     names = (
@@ -97,7 +96,7 @@ def _check_reported(aggregate: PersistentAggregate) -> None:
 
 
 def check_owner(state: str, owner: str, topology: str) -> None:
-    """SchemaMismatch when the state is another topology's."""
+    """Raise SchemaMismatch if the state belongs to another topology."""
     if owner != topology:
         raise SchemaMismatch(
             f"state {state!r} belongs to topology {owner!r}; a state has one topology: name another state, or, where "
@@ -107,9 +106,9 @@ def check_owner(state: str, owner: str, topology: str) -> None:
 
 
 def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefinition, txid: int = 0) -> StateDefinition:
-    """Return what a state is after some steps, of which those that are of values count; new values count from `txid` on.
+    """Return the definition of a state after some steps; only steps on values matter. New values count from `txid` on.
 
-    Values whose names are the same as those of the definition `now` have its order.
+    If the names of the values are the same as in the definition `now`, the order of the values is, too.
     """
     columns, since = stored.columns, dict(stored.since)
     for step in steps:
@@ -130,7 +129,7 @@ def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefini
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
-    """Yield what differs between the keys and values of a state."""
+    """Yield the differences between the stored and the defined keys and values of a state."""
     for part, what in (("keys", "key"), ("values", "value")):
         before, now = ({name: _spec(*spec) for name, *spec in each[part]} for each in (stored, defined))
         yield from (text for _, text in _differences(f"{what} {{!r}} of state {state!r}", before, now))
@@ -165,7 +164,7 @@ def _windows(windows: Sequence[str]) -> str:
 
 
 def _changes(topology: Topology, known: KnownTopology) -> Iterator[Redefinition]:
-    """Every difference. Before the first txid the streams and new states are free: nothing has been read."""
+    """Yield every difference. Before the first txid, streams and new states are free: nothing has been read."""
     if known.txid is not None:
         yield from _stream_changes(topology, known)
     elif known.planned:
@@ -192,7 +191,7 @@ def _joins(aggregate: PersistentAggregate) -> Redefinition:
 
 
 def _known_state_changes(aggregate: PersistentAggregate, known: KnownTopology) -> Iterator[Redefinition]:
-    """What is otherwise of a state that the ledger has."""
+    """Yield the differences of a state in the ledger."""
     name, state = aggregate.state.name, state_definition(aggregate)
     if not known.counts(name) and known.committed:
         yield NeedsRebuild(f"state {name!r} is back, and has not counted txid {known.committed[0]}")
@@ -202,7 +201,7 @@ def _known_state_changes(aggregate: PersistentAggregate, known: KnownTopology) -
 
 
 def source_changes(topology: Topology, known: KnownTopology) -> Iterator[str]:
-    """Yield what is read otherwise now than the batches were: other streams, another source, another order."""
+    """Yield the differences between the present sources and the batches' sources: streams, identity, order."""
     if topology.by_interval != known.by_interval:
         read = ("in any order", "by interval")
         yield f"it reads {read[topology.by_interval]} now, its batches were read {read[known.by_interval]}"
@@ -228,8 +227,10 @@ def _stream_changes(topology: Topology, known: KnownTopology) -> Iterator[Redefi
 def _watermark_changes(
     stored: Mapping[str, Metadata], now: Mapping[str, Metadata]
 ) -> Iterator[FromNowOn | NeedsRebuild]:
-    """What is otherwise of the watermarks. Plans say which records are late, also if they are counted again, and the job what
-    becomes of these: of all batches that had a watermark. By another time neither holds, and `check_rebuild` refuses it.
+    """Yield the differences of watermarks.
+
+    For all batches with a watermark, plans fix which records are late, even when counted again, and the job decides what
+    happens to late records. With another time neither holds, and `check_rebuild` refuses the change.
     """
     for stream in sorted(stored.keys() | now.keys()):
         before, after = (_watermark(each.get(stream)) for each in (stored, now))
@@ -243,7 +244,7 @@ def _watermark_changes(
 
 
 def watermark_times(topology: Topology, known: KnownTopology) -> Iterator[str]:
-    """Yield which streams have a watermark of another time than before: what plans fixed as late is by that of before (R25)."""
+    """Yield the streams with a watermark of another time than before: plans fixed late records by the time before (R25)."""
     stored, now = known.watermarks, stream_watermarks(topology, known)
     for stream in sorted(stored.keys() & now.keys()):
         if _of_other_times(stored, now, stream):
@@ -251,7 +252,7 @@ def watermark_times(topology: Topology, known: KnownTopology) -> Iterator[str]:
 
 
 def _of_other_times(stored: Mapping[str, Metadata], now: Mapping[str, Metadata], stream: str) -> bool:
-    """True if a stream has a watermark by another field or another kind of time than it had, be it that it was dropped since."""
+    """True if a stream's watermark has another field or kind of time than before, even if the watermark before was dropped."""
     if stream not in stored:
         return False
     before, after = (_said(each[stream]) for each in (stored, now))
@@ -273,7 +274,7 @@ def _is_dropped(stored: Metadata | None) -> bool:
 
 
 def _field_changes(stream: str, stored: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Redefinition]:
-    """What is otherwise of the fields of a stream. None of it changes what is counted, unless its type holds less."""
+    """Yield the differences of a stream's fields. Only a new type that does not widen the old type needs a rebuild."""
     for name, what in _differences(f"field {{!r}} of stream {stream!r}", stored, now):
         if name not in stored:
             yield FromNowOn(what, Define())
@@ -295,7 +296,7 @@ def _source_changes(name: str, stored: StreamDefinition, stream: StreamDefinitio
 
 
 def _relative(stored: Metadata, now: Metadata) -> bool:
-    """True if an earlier version kept a root that began in whatever folder a process ran in, and it is written whole now."""
+    """True if an earlier version stored a root relative to a process's folder, and the present root is the same in full."""
     roots = stored.get("root"), now.get("root")
     before, after = (PurePath(root) if isinstance(root, str) else PurePath() for root in roots)
     ends_alike = after.parts[len(after.parts) - len(before.parts) :] == before.parts
@@ -305,7 +306,7 @@ def _relative(stored: Metadata, now: Metadata) -> bool:
 def _state_changes(
     aggregate: PersistentAggregate, stored: StateDefinition, now: StateDefinition
 ) -> Iterator[Redefinition]:
-    """What is otherwise of a state: what can be done to it as it stands, and whatever still differs then."""
+    """Yield the differences of a state: first the changes without counting again, then all remaining differences."""
     same = _traits(stored) == _traits(now) and stored.columns == now.columns and stored.database == now.database
     if same and not stored.since:
         return  # as at nearly each plan and commit, which ask
@@ -337,7 +338,7 @@ def _state_changes(
 
 
 def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield names with what is gone, new, or otherwise of them; `what` has a place for the name."""
+    """Yield each name that is gone, new, or changed, with a text; `what` has a place for the name."""
     for name in {**before, **now}:
         if name not in now:
             yield name, f"{what.format(name)} is gone"
@@ -355,7 +356,7 @@ def _spec(type_: str, merge: str | None = None) -> str:
 
 
 def _source(identity: Metadata, other: Metadata) -> str:
-    """Return in what one source's identity differs from another's."""
+    """Return the part of a source's identity that differs from another identity."""
     mine = {name: value for name, value in identity.items() if name not in other or not _equal(value, other[name])}
     text = canonical_json(mine)
     return text if len(text) <= _SOURCE_LENGTH_MAX else f"{text[:_SOURCE_LENGTH_MAX]}..."

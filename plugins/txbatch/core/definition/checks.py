@@ -1,4 +1,4 @@
-"""Which changes of a definition are refused, and which way out there is (R23)."""
+"""The refused changes of a definition, and the ways out (R23)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from txbatch.core.topology.topology import Topology
 
 
 def check_definition(topology: Topology, job: str, known: KnownTopology) -> None:
-    """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
+    """Raise SchemaMismatch if the definition differs from the stored one: with the differences, and ways to keep history."""
     name, found = topology.name, redefinitions(topology, known)
     changes = "; ".join(each.what for each in found)
     first = (
@@ -44,9 +44,9 @@ def check_definition(topology: Topology, job: str, known: KnownTopology) -> None
 
 
 def check_change(topology: Topology, job: str, known: KnownTopology, pending: Sequence[Batch]) -> list[Redefinition]:
-    """Return what of a changed definition is to be applied; empty: nothing has changed.
+    """Return the changes of a definition to be applied; empty if nothing has changed.
 
-    SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open: it is of the definition before.
+    Raise SchemaMismatch if a change needs a rebuild, ChangeTooEarly while a batch is open: the batch needs the old definition.
     """
     found = redefinitions(topology, known)
     if any(isinstance(each, NeedsRebuild) for each in found):
@@ -62,9 +62,10 @@ def check_change(topology: Topology, job: str, known: KnownTopology, pending: Se
 
 
 def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step]) -> None:
-    """ChangeTooEarly for names that change while a generation that a rebuild `replaced` can be asked for: it keeps its own.
+    """Raise ChangeTooEarly if names change while a generation replaced by rebuild `replaced` is kept, with the old names.
 
-    So does a value that goes: another one may have the name later. None: no such generation is there.
+    A dropped value counts as a change of names: another value may take the name later. If no old generation is kept,
+    `replaced` is None.
     """
     named = RenameTopology | RenameState | RenameValue | DropValue
     if replaced is not None and any(isinstance(step, named) for step in steps):
@@ -75,13 +76,13 @@ def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step])
 
 
 def _has_apart(topology: Topology, known: KnownTopology) -> bool:
-    """True if a state is or was in another database: then nothing can be rebuilt."""
+    """True if a state is or was in another database, so that nothing can be rebuilt."""
     now = [aggregate.state.database for aggregate in topology.aggregates]
     return any(database is not None for database in [*now, *(state.database for state in known.states.values())])
 
 
 def way_out(topology: str, *, apart: bool) -> str:
-    """Return what can be done about a changed definition; `apart`: a state is in another database, so no rebuild."""
+    """Return the ways out of a changed definition. If `apart`, a state is in another database, and a rebuild is no way out."""
     rebuild = (
         f'or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, while reports go '
         "on; "

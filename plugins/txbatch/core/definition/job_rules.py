@@ -1,4 +1,4 @@
-"""The job behind a state: values that merge by a rule of its own can be folded with it alone."""
+"""The job behind a state: values that merge by a rule of the job can only be folded with the job at hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from txbatch.core.errors import JobNotFound, SchemaMismatch
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 
-# Returns the topology of this name as its job file defines it; TerminalError where that is not at hand.
+# Returns the topology of a name, as defined by the job file; raises TerminalError if the job file is not at hand.
 Jobs = Callable[[str], Topology]
 
 
@@ -22,7 +22,7 @@ def no_jobs(topology: str) -> Topology:
 
 
 def own_rule(stored: Metadata) -> str | None:
-    """Return which value of a stored state merges by a rule of its job's own, and by which; None: none does.
+    """Return a value of a stored state that merges by the job's own rule, with the rule; None if no value does.
 
     >>> own_rule({"values": [["count", "bigint", "add"], ["far_low", "double", "Span.combine"]]})
     "'far_low' by Span.combine"
@@ -32,12 +32,12 @@ def own_rule(stored: Metadata) -> str | None:
 
 
 def python_rule(stored: Metadata) -> str | None:
-    """Return the same of a value that Python of its job merges, which PostgreSQL cannot."""
+    """Return a value that is merged by the job's Python, not by PostgreSQL, with the rule; None if no value is."""
     return next((f"{name!r} by {rule}" for name, *_, rule in stored["values"] if by_python(rule)), None)
 
 
 def defined(jobs: Jobs, topology: str, state: str, stored: Metadata) -> PersistentAggregate:
-    """Return a state as its job defines it; SchemaMismatch when that is not what is stored."""
+    """Return a state as defined by the job. Raise SchemaMismatch if the definition differs from the stored one."""
     found = next((each for each in jobs(topology).aggregates if each.state.name == state), None)
     if found is None or any(columns(found)[part] != stored[part] for part in ("keys", "values", "aggregates")):
         raise SchemaMismatch(f"the job of {topology} defines state {state!r} otherwise than it was counted")

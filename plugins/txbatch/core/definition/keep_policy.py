@@ -1,4 +1,4 @@
-"""How much of its past a topology keeps, as the ledger stores it (R22, R30)."""
+"""How much of the past a topology keeps, as stored in the ledger (R22, R30)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def kept_windows(topology: Topology) -> dict[str, KeptWindows]:
-    """Return how long windows stay in the states of a topology, of those that say it."""
+    """Return how long windows stay in the states of a topology, for states with a limit."""
     states = {each.state.name: each for each in topology.aggregates if each.state.keep_windows is not None}
     return {name: KeptWindows.of(each, each.state.keep_windows or 0) for name, each in states.items()}
 
 
 def policy(topology: Topology) -> dict[str, Any] | None:
-    """Return what the ledger stores of how much of its past a topology keeps; None: all of it."""
+    """Return a topology's policy about the past as JSON for the ledger; None if the topology keeps everything."""
     windows = {name: each.to_json() for name, each in kept_windows(topology).items()}
     found = {**(topology.keep.to_json() if topology.keep else {}), **({"windows": windows} if windows else {})}
     return found or None
 
 
 def stored_windows(stored: Metadata | None) -> dict[str, KeptWindows]:
-    """Return the part of a stored policy that is of windows, by state."""
+    """Return a stored policy's part about windows, by state."""
     return {name: KeptWindows.from_json(each) for name, each in (stored or {}).get("windows", {}).items()}
 
 
 def describe_policy(keep: Keep | None, windows: Mapping[str, KeptWindows]) -> str:
-    """Return how much of its past a topology keeps, in words.
+    """Return how much of the past a topology keeps, in words.
 
     >>> describe_policy(Keep(days=90), {})
     'the last 90 days'

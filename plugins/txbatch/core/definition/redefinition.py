@@ -1,7 +1,7 @@
-"""What becomes of a changed definition (R23): applied to what is counted as it stands, from now on, or a rebuild.
+"""The consequences of a changed definition (R23): a change in place, a change from now on, or a rebuild.
 
-`value_changes` finds what of a state's values can be done without counting again, and says it as steps; what `after_step` does
-not make of the stored columns is left for a rebuild.
+`value_changes` yields the changes to a state's values without counting again, as steps. Differences from the stored columns
+that `after_step` does not remove are left for a rebuild.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, assert_never
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, ValueColumn
 
-# A type, and those in which each of its values is the same.
+# A type, and the wider types that hold each value unchanged.
 _WIDER = {"smallint": {"int", "bigint"}, "int": {"bigint"}, "float": {"double"}}
-# What of a plan or a manifest is kept by stream.
+# The parts of a plan or a manifest with streams for keys.
 _BY_STREAM = ("streams", "idle", "unreadable", "watermark", "base")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class DropValue:
-    """A value goes, with all that was counted of it."""
+    """A value goes, with all counts of the value."""
 
     state: str
     value: str
@@ -32,7 +32,7 @@ class DropValue:
 
 @dataclass(frozen=True, slots=True)
 class RenameValue:
-    """A value, and each of its columns, has another name."""
+    """A value has another name, and so has each column of the value."""
 
     state: str
     value: str
@@ -51,7 +51,7 @@ class WidenColumn:
 
 @dataclass(frozen=True, slots=True)
 class AddValue:
-    """A value counts from the next txid on; before that it is null. `columns` are names, types and merges."""
+    """A value counts from the next txid on, and is null before. `columns` are names, types and merges."""
 
     state: str
     value: str
@@ -60,21 +60,21 @@ class AddValue:
 
 @dataclass(frozen=True, slots=True)
 class KeepContributions:
-    """A state keeps contributions from now on; what it counted before is their base (R22)."""
+    """A state keeps contributions from now on; the counts so far are the base (R22)."""
 
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """Rows of a state go, or stay, when retention folds what they came from (R22)."""
+    """Rows of a state go, or stay, when retention folds the rows' batches (R22)."""
 
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class DropState:
-    """A state goes, with all that it counted."""
+    """A state goes, with all counts."""
 
     state: str
 
@@ -88,13 +88,13 @@ class AddState:
 
 @dataclass(frozen=True, slots=True)
 class RenameState:
-    """A state has another name, and so have its reports."""
+    """A state has another name, and so have the state's reports."""
 
     state: str
     was: str
 
     def within(self, value: Metadata) -> Metadata:
-        """Return the JSON of a plan that looks the state up with the state's other name; of a manifest the same."""
+        """Return the JSON of a plan or manifest with the state's new name, if the plan looks the state up."""
         cuts = value.get("as_of", {})
         if self.was not in cuts:
             return value
@@ -110,24 +110,24 @@ class RenameTopology:
 
 @dataclass(frozen=True, slots=True)
 class RenameStream:
-    """A stream has another name, also in what batches were planned to read of it, and have read."""
+    """A stream has another name, also in the plans and manifests of batches."""
 
     stream: str
     was: str
 
     def of(self, name: str) -> str:
-        """Return what a stream of this name is called."""
+        """Return the new name of a stream."""
         return self.stream if name == self.was else name
 
     def within(self, value: Metadata) -> Metadata:
-        """Return the JSON of a plan or manifest with the stream's other name."""
+        """Return the JSON of a plan or manifest with the stream's new name."""
         parts = {part: value[part] for part in _BY_STREAM if part in value}
         return {**value, **{part: {self.of(name): each for name, each in of.items()} for part, of in parts.items()}}
 
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """Nothing that is counted changes, only what the ledger keeps of the definition."""
+    """No count changes, only the stored definition."""
 
 
 ValueStep = DropValue | RenameValue | WidenColumn | AddValue
@@ -137,7 +137,7 @@ Step = OfState | RenameTopology | RenameStream | Define
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """A change that is applied to what is counted as it stands."""
+    """A change applied to the present rows, without counting again."""
 
     what: str
     step: Step
@@ -145,7 +145,7 @@ class InPlace:
 
 @dataclass(frozen=True, slots=True)
 class FromNowOn:
-    """A change that holds from the next txid on; older rows are as they are, or null."""
+    """A change that holds from the next txid on; older rows stay the same, or are null."""
 
     what: str
     step: Step
@@ -153,7 +153,7 @@ class FromNowOn:
 
 @dataclass(frozen=True, slots=True)
 class NeedsRebuild:
-    """A change by which all history counts otherwise; `joins`: it could also be said to hold from now on."""
+    """A change that counts all history differently. If `joins`, a job could also declare the change from now on."""
 
     what: str
     joins: bool = False
@@ -163,7 +163,7 @@ Redefinition = InPlace | FromNowOn | NeedsRebuild
 
 
 def how(change: Redefinition) -> str:
-    """Return in a word or three what becomes of a change."""
+    """Return the consequence of a change, in one to three words."""
     match change:
         case InPlace():
             return "in place"
@@ -176,12 +176,12 @@ def how(change: Redefinition) -> str:
 
 
 def steps_of(found: Sequence[Redefinition]) -> list[Step]:
-    """Return what is done to the states as they stand."""
+    """Return the steps for the present states, without changes that need a rebuild."""
     return [each.step for each in found if not isinstance(each, NeedsRebuild)]
 
 
 def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -> str:
-    """Return what can be done about changes; `way_out` is what can be done about those that need a rebuild."""
+    """Return the ways out of changes, in words; `way_out` is the text for changes that need a rebuild."""
     kinds = {
         kind: [each.what for each in found if how(each) == kind] for kind in ("in place", "from now on", "rebuild")
     }
@@ -199,7 +199,7 @@ def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -
 
 
 def _renamed_told(found: Sequence[Redefinition]) -> str:
-    """Return what to say of a value or state that is new because it has another name; nothing where none is gone."""
+    """Return a hint that a new value or state may be a renamed one; empty if nothing is gone."""
     gone = [
         step.value if isinstance(step, DropValue) else step.state
         for step in steps_of(found)
@@ -212,7 +212,7 @@ def _renamed_told(found: Sequence[Redefinition]) -> str:
 
 
 def widens(before: str, now: str) -> bool:
-    """True if each value of a type is the same in another one, which holds more."""
+    """True if the type `now` holds more than the type `before`, and each value unchanged."""
     decimals = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(now)
     if None in decimals:
         return now in _WIDER.get(before, ())
@@ -221,7 +221,7 @@ def widens(before: str, now: str) -> bool:
 
 
 def value_changes(aggregate: PersistentAggregate, stored: Metadata) -> Iterator[InPlace | FromNowOn]:
-    """Yield what changes of a state's values without counting again: first what goes, last what joins."""
+    """Yield the changes to a state's values without counting again: dropped values first, new values last."""
     state, own = aggregate.state.name, _own(aggregate)
     known = stored.get("aggregates") or _values(own, stored)
     renamed = {step.value: step for step in _in_turn(list(_renamed(aggregate, stored, known)))}
@@ -244,7 +244,7 @@ def value_changes(aggregate: PersistentAggregate, stored: Metadata) -> Iterator[
 
 
 def after_step(stored: Metadata, step: ValueStep, aggregates: Mapping[str, str]) -> Metadata:
-    """Return a state's stored columns after a step; `aggregates` say what is kept of an aggregate that joins."""
+    """Return a state's stored columns after a step; `aggregates` has the descriptions of new aggregates."""
     values, known = list(stored["values"]), dict(stored.get("aggregates") or {})
     match step:
         case DropValue(_, value, columns):
@@ -269,7 +269,7 @@ def _own(aggregate: PersistentAggregate) -> dict[str, list[ValueColumn]]:
 
 
 def _values(own: Mapping[str, Sequence[ValueColumn]], stored: Metadata) -> dict[str, str]:
-    """The values of a state whose aggregates were not kept: those that it has now, and else each column is one."""
+    """Return the values of a state stored without aggregates: the present values, and each remaining column as a value."""
     there = {name for name, *_ in stored["values"]}
     whole = {value: columns for value, columns in own.items() if there.issuperset(each.name for each in columns)}
     taken = {each.name for columns in whole.values() for each in columns}
@@ -277,7 +277,7 @@ def _values(own: Mapping[str, Sequence[ValueColumn]], stored: Metadata) -> dict[
 
 
 def _renamed(aggregate: PersistentAggregate, stored: Metadata, known: Collection[str]) -> Iterator[RenameValue]:
-    """Yield the values that say what they were, if that is gone and all of its columns are there."""
+    """Yield a renaming for each value with `was`, if the value before is gone and the columns exist."""
     there, own = {name for name, *_ in stored["values"]}, _own(aggregate)
     for value, was in ((value, each.was) for value, each in aggregate.aggregates.items()):
         if was is None or value in known or was not in known or was in own:
@@ -288,7 +288,7 @@ def _renamed(aggregate: PersistentAggregate, stored: Metadata, known: Collection
 
 
 def _in_turn(steps: Sequence[RenameValue]) -> Iterator[RenameValue]:
-    """Yield renamings in an order in which a column is given up before another one takes its name."""
+    """Yield renamings in an order by which a column gives up a name before another column takes the name."""
     left = list(steps)
     while left:
         held = {before for step in left for before, _ in step.columns}
@@ -304,7 +304,7 @@ def _dropped(
     own: Mapping[str, Sequence[ValueColumn]],
     renamed: Mapping[str, RenameValue],
 ) -> Iterator[DropValue]:
-    """Yield the values that are gone, each with the columns that are nobody's now and begin with its name."""
+    """Yield the missing values, each with the columns that belong to no present value and begin with the value's name."""
     moved = {step.was for step in renamed.values()}
     taken = {each.name for value in own if value in known for each in own[value]} | dict(_pairs(renamed)).keys()
     free = [name for name, *_ in stored["values"] if name not in taken and name not in own]

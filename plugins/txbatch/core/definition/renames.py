@@ -1,4 +1,4 @@
-"""Names that a topology, its streams and states had before, where they are defined by other names now (R23)."""
+"""The names before of a renamed topology, and of renamed streams and states (R23)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def topology_renamed(topology: Topology, known: KnownTopology, was: str) -> Rede
 
 
 def by_name(known: KnownTopology, was: str, topology: Topology) -> KnownTopology:
-    """Return what is known of a topology that had another name."""
+    """Return the ledger's facts about a renamed topology, from the facts by the name before."""
     owners = {state: topology.name if owner == was else owner for state, owner in known.owners.items()}
     return replace(known, owners=owners, was=was)
 
 
 def renamed(topology: Topology, known: KnownTopology) -> tuple[KnownTopology, list[InPlace]]:
-    """Return what is known by the names that streams and states have now, and how they got them."""
+    """Return the ledger's facts by the new names of streams and states, with the renamings."""
     now = {aggregate.state.name: aggregate.state for aggregate in topology.aggregates}
     names = {
         state.was: state.name

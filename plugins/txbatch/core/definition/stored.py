@@ -1,4 +1,4 @@
-"""What the ledger stores of a topology's definition: its streams, its states and their columns (R23)."""
+"""The stored definition of a topology: the streams, and the states with columns (R23)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.topology.walks import per_batch, windows
 
-# Marks a watermark that a stream had, where those of streams are kept.
+# Marks a dropped watermark among the stored watermarks of streams.
 _DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamDefinition:
-    """The identity and kind of a stream's spout, and the types of its fields; None: stored before they were kept."""
+    """The identity and kind of a stream's spout, and the types of the fields; None if stored by a version without types."""
 
     source: Metadata
     fields: Mapping[str, str] | None
@@ -26,9 +26,10 @@ class StreamDefinition:
 
 @dataclass(frozen=True, slots=True)
 class StateDefinition:
-    """What a state is. `columns` are its keys and values with their types, `streams` those it counts; None: as above.
+    """The definition of a state. `columns` are the keys and values with types, `streams` the counted streams.
 
-    `since` says of values that joined later from which txid on they count, `joined` the same of the state.
+    If stored by a version without streams, `streams` is None. `since` has the first counting txid of each value that joined
+    later, `joined` the first counting txid of the state.
     """
 
     kind: str
@@ -40,21 +41,20 @@ class StateDefinition:
     joined: int = 1
 
     def uncounted(self, aggregate: PersistentAggregate, position: int) -> frozenset[str]:
-        """Return the columns of values that joined after this position; all of them where the state did."""
+        """Return the columns of values that joined after a position; all columns if the state joined after."""
         late = {value for value in aggregate.aggregates if position < max(self.joined, self.since.get(value, 1))}
         return frozenset(column.name for column in aggregate.columns if column.value in late)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTopology:
-    """What a ledger knows of a topology: its definition, and how far its history goes.
+    """A ledger's facts about a topology: the definition, and how far history goes.
 
-    `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
-    both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
-    at all: what is aborted can still be given up, and is of the source that it was planned from. `counted` says whether any of
-    them is committed, be it one that was given up or counted again, `read` the same of those that were not given up. `was` is
-    the name by which all this is known, where that is not the topology's. `watermarks` are those of its streams, as they are
-    stored (R25).
+    `txid` is the newest txid, without aborted ones. `committed` is the newest committed txid, with the states counted. Both are
+    None before the first. `owners` has the topology of each state's name. `planned` is True if the topology has batches, even
+    aborted ones: an aborted batch can still be given up, and belongs to the source of the plan. `counted` is True if a
+    batch is committed, even a skipped or restated one; `read` leaves skipped ones out. If the topology was renamed, `was` is
+    the name before. `watermarks` has the stored watermarks by stream (R25).
     """
 
     job: str
@@ -71,7 +71,7 @@ class KnownTopology:
     read: bool = False
 
     def counts(self, state: str) -> bool:
-        """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""
+        """True if the topology has the state, unless the newest committed txid should have counted the state and did not."""
         if state not in self.states or self.committed is None:
             return state in self.states
         txid, counted = self.committed
@@ -79,14 +79,14 @@ class KnownTopology:
 
 
 def state_definition(aggregate: PersistentAggregate) -> StateDefinition:
-    """A state as it is defined now."""
+    """Return the present definition of a state."""
     state = aggregate.state
     roots = sorted(root.name for root in aggregate.stream.roots)
     return StateDefinition(str(state.kind), state.contributions, state.database, columns(aggregate), roots)
 
 
 def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
-    """The fields of each stream with their types, as its spout gives them."""
+    """Return the fields of each stream, with the spout's types."""
     return {
         name: {field.name: field.type for field in parse_fields(stream.spout.fields)}
         for name, stream in topology.streams.items()
@@ -94,7 +94,7 @@ def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
 
 
 def stream_watermarks(topology: Topology, known: KnownTopology) -> dict[str, dict[str, Any]]:
-    """The watermarks of its streams, and those that were dropped since there are batches: their marks are of that time."""
+    """Return the streams' watermarks, and watermarks dropped since the first batch, since marks by the dropped ones remain."""
     stored = {} if known.txid is None else known.watermarks
     now = {name: says.to_json() for name, says in topology.watermarks.items()}
     names = {stream.roots[0].was: name for name, stream in topology.streams.items() if name not in stored}
@@ -105,15 +105,16 @@ def stream_watermarks(topology: Topology, known: KnownTopology) -> dict[str, dic
 def stream_definitions(
     source: Mapping[str, Metadata], fields: Mapping[str, Mapping[str, str]] | None
 ) -> dict[str, StreamDefinition]:
-    """The streams of a topology, as a ledger keeps them; `fields` None: stored before they were kept."""
+    """Return the stored streams of a topology; if stored by a version without fields, `fields` is None."""
     return {name: StreamDefinition(identity, (fields or {}).get(name)) for name, identity in source.items()}
 
 
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
-    """Keys and values with their types, and the aggregate of each value, as a ledger keeps them.
+    """Return the keys and values with types, and the aggregate of each value, as JSON for the ledger.
 
-    Of a state that counts results of single batches also the operations that make them; of one by windows which these are, and
-    of sessions what their end is called; of one that keeps records their fields, which say what a row's key is made of.
+    If a state counts results of single batches, the operations for the results are added. If a state counts by windows, the
+    windows are added, and for sessions the name of the end. If a state keeps records, the fields are added: a row's key
+    depends on the fields.
     """
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]

@@ -1,4 +1,4 @@
-"""Errors by situation: each has a code, and a kind that says what to do next.
+"""Errors by situation: each error has a code, and a kind, from which the next step follows.
 
 Read `base` first, then by area: `job`, `records`, `batches`, `corrections`, `surroundings`.
 """

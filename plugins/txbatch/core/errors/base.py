@@ -86,7 +86,7 @@ def without_codes(text: object) -> str:
 
 
 def error_of(text: str, otherwise: type[TxbatchError]) -> TxbatchError:
-    """Return the error whose text another process or the database passed on: of the class of the text's code, else `otherwise`.
+    """Return the error of a text from another process or from the database: of the class of the text's code, or `otherwise`.
 
     >>> error_of("TX003 (outcome unknown): the answer to COMMIT was lost", TerminalError)
     OutcomeUnknown('the answer to COMMIT was lost')

@@ -34,7 +34,7 @@ class BrokenChain(TerminalError, code="TX407"):
 
 
 class Incomplete(TerminalError, code="TX408"):
-    """The staged files are not what was planned, or not what the manifest describes (R7)."""
+    """The staged files do not fit the plan or the manifest (R7)."""
 
 
 class ReadDifferently(Incomplete, code="TX409"):
@@ -58,7 +58,7 @@ class NotEmitted(TerminalError, code="TX413"):
 
 
 class OtherParameters(TerminalError, code="TX414"):
-    """The run asks for other parameters than its batch was planned with."""
+    """The parameters of the run differ from the parameters in the plan of the run's batch."""
 
 
 class NoInterval(DefinitionError, code="TX415"):
@@ -78,7 +78,7 @@ class SparkFailed(TransientError, code="TX418"):
 
 
 class FunctionFailed(TransientError, code="TX419"):
-    """A Python function of the job raised. `record` is a digest of its record; empty: it may be no record's fault."""
+    """A Python function of the job raised. `record` is a digest of the record; empty if the fault may be in no record."""
 
     record = ""
 
@@ -91,7 +91,7 @@ class FunctionFailed(TransientError, code="TX419"):
 
 
 class TaskEnded(TransientError, code="TX420"):
-    """The task was ended before its work was done."""
+    """The task was ended before the task's work was done."""
 
 
 class HalfCommitted(TerminalError, code="TX501"):
@@ -111,4 +111,4 @@ class NotAnotherDatabase(DefinitionError, code="TX504"):
 
 
 class StateDiffers(TerminalError, code="TX505"):
-    """A state apart has what another attempt of the batch brought, and the newest attempt brings something else."""
+    """A state apart has the rows of another attempt of the batch, and the newest attempt brings different rows."""

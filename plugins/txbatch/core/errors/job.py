@@ -28,7 +28,7 @@ class MissingPart(DefinitionError, code="TX106"):
 
 
 class OutOfPlace(DefinitionError, code="TX107"):
-    """An operation stands where it cannot work, or goes with another one that it cannot be combined with."""
+    """An operation stands in the wrong place, or cannot be combined with another operation."""
 
 
 class InvalidWindow(DefinitionError, code="TX108"):

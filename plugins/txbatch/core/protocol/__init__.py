@@ -1,7 +1,6 @@
-"""Every decision of the protocol, and the ports that a run stands on.
+"""Every decision of the protocol, and the ports below a run.
 
-Read `ledger`, `fence`, `decisions`, `coordinator`, `planning` in this order; `ports` has the other ports. Then what a
-batch may have besides: `restate`, `event_time` (how far watermarks are), `window_closing`, `record_numbers`, `skip`;
-several batches by one job: `bulk`, `bulk_size`.
-What a run says: `advice`, `interval_warnings`.
+Read `ledger`, `fence`, `decisions`, `coordinator`, `planning` in order; `ports` has the ports besides the ledger.
+Then the extras of a batch: `restate`, `event_time` (how far watermarks are), `window_closing`, `record_numbers`, `skip`.
+Several batches by one job are in `bulk` and `bulk_size`, the messages of a run in `advice` and `interval_warnings`.
 """

@@ -1,6 +1,7 @@
-"""What to do about a batch whose source is another by now: spouts and checks say it without knowing whether it is committed.
+"""Advice in messages about a batch with a changed source. Spouts and checks write the advice for an open batch, unnamed.
 
-Whoever does know tells it: of an open batch, which one is aborted, of a committed one nothing of that, as it is restated (R17).
+For an open batch the advice then names the batch to abort. For a committed batch the advice is removed: a committed batch is
+restated, never aborted (R17).
 
 >>> of_open(f"a.csv is gone; restore it, or {ABORT}", "shop", 3).removesuffix(": the next plan reads the file as it is")
 'a.csv is gone; restore it, or abort the batch (`txbatch abort shop 3 --why "..."`) and run again'
@@ -23,10 +24,10 @@ _MEND = re.compile(rf", (?:or|then) abort the batch(?: \(`[^`]*`{re.escape(_REST
 
 
 def of_open(message: str, topology: str, txid: int) -> str:
-    """Return what a batch that is not committed failed with, with the command that aborts that one."""
+    """Return the error of an open batch, with the command that aborts the batch."""
     return message.replace(_UNNAMED, f'`txbatch abort {topology} {txid} --why "..."`')
 
 
 def of_committed(message: str) -> str:
-    """Return what reading a committed batch again failed with, without the way out that only an uncommitted one has."""
+    """Return the error from reading a committed batch again, without the advice to abort."""
     return _MEND.sub("", _RESTORE.sub("", message))

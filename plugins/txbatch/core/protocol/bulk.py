@@ -1,7 +1,7 @@
-"""Fused emission: which batches one Spark job reads together, each record then belonging to one of them (R5).
+"""Fused emission: one Spark job reads several batches together, and each record belongs to one batch (R5).
 
-Each batch keeps its txid, attempt, fence, manifest and commit; what is shared is the pass over the source. It must be the same
-to each batch whether it is read so or alone: so nothing may depend on what else is in the frame.
+Each batch keeps a txid, attempt, fence, manifest and commit; only the pass over the source is shared. A batch must have the
+same result read together or alone: nothing may depend on the rest of the frame.
 
 >>> from txbatch import Count, FixedBatchSpout, OpaqueState, Topology
 >>> topology = Topology("sentences")
@@ -45,24 +45,25 @@ from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.topology.topology import Topology
 from txbatch.core.topology.watermarked import watermarks
 
-# So many batches are planned and emitted together, of so many planned bytes. What is read by time is read once for all of them.
+# The most batches that are planned and emitted together. Sources by time are read once for all batches.
 BATCHES_MAX = 400
-# So many are planned and emitted first, for numbers that are there soon, and so many times more each time behind them: the
-# commits of one train hide behind the emission of the next.
+# How many batches the first train has, for numbers soon, and how many times more each next train has: the commits of one
+# train hide behind the emission of the next.
 BATCHES_FIRST, GROWS = 16, 4
-# Where so many bytes are read by time, once for each train, no train is shorter than it must be.
+# If more bytes are read by time, once for each train, trains are as long as possible.
+# The most planned bytes of the batches together.
 PASS_BYTES_MAX = 1_000_000
 BYTES_MAX = 8_000_000_000
-# So many rows of partials of a state come to the driver at once, of all batches together: keys times batches.
+# The most rows of a state's partials that come to the driver at once, of all batches together: keys times batches.
 ROWS_MAX = 2_000_000
-# So many bytes of them do.
+# The most bytes of partials.
 PARTIALS_BYTES_MAX = 256_000_000
-# So many rows say which batch has which piece of time.
+# The most rows by which a piece of time leads to batches.
 PIECES_MAX = 100_000
 
 
 def lengths() -> Iterator[int]:
-    """Yield how many batches are planned and emitted together, train by train: each time more, to the bound.
+    """Yield the number of batches planned and emitted together, train by train: each time more, up to the bound.
 
     >>> from itertools import islice
     >>> list(islice(lengths(), 4))
@@ -75,7 +76,7 @@ def lengths() -> Iterator[int]:
 
 
 def reason_against(topology: Topology) -> str | None:
-    """Return why the topology's batches are emitted one by one; None: several may be by one job."""
+    """Return why the topology's batches are emitted one by one; None if one job may emit several."""
     spouts = (_of_spout(name, stream.spout) for name, stream in topology.streams.items())
     states = (_of_state(aggregate) for aggregate in topology.aggregates)
     return next((why for why in (*spouts, *states) if why is not None), None)
@@ -100,7 +101,7 @@ def _of_state(aggregate: PersistentAggregate) -> str | None:
 
 
 def _of_node(node: Node) -> str | None:
-    """Return what on the way to the node does not work record by record, or sees a state as of one batch."""
+    """Return the first step before the node that does not work record by record, or sees a state as of one batch."""
     match node:
         case Source():
             return None
@@ -119,7 +120,7 @@ def _of_node(node: Node) -> str | None:
 
 
 def go_together(topology: Topology, first: BatchPlan, other: BatchPlan) -> bool:
-    """True if both plans may be read in one pass, in which nothing is left out: so may those that are to be read whole."""
+    """True if both plans may be read in one pass without leaving anything out; plans to be read whole may, too."""
     plans = [first, other]
     if any(each.as_of or _has_holes(each) for each in plans) or first.static != other.static:
         return False
@@ -133,7 +134,7 @@ def _has_holes(plan: BatchPlan) -> bool:
 
 
 def planned_bytes(topology: Topology, plans: Sequence[BatchPlan]) -> int | None:
-    """Return how many bytes these plans read, in one pass if they are several; None where a spout does not know."""
+    """Return how many bytes the plans read, several plans in one pass; None if a spout has no number."""
     found = 0
     for name in _names(plans):
         fused = _fused(topology, name, plans)
@@ -145,13 +146,13 @@ def planned_bytes(topology: Topology, plans: Sequence[BatchPlan]) -> int | None:
 
 
 def adds_bytes(topology: Topology, plan: BatchPlan) -> int:
-    """Return how many bytes are read more for this plan when it is read with others: of what is read by time, none."""
+    """Return how many more bytes a pass reads if the plan is added: for streams by time, none."""
     parts = {name: of for name, of in plan.streams.items() if not isinstance(of, OfInterval)}
     return sum(topology.streams[name].spout.planned_bytes(of.plan) or 0 for name, of in parts.items())
 
 
 def long_pass(topology: Topology, plan: BatchPlan) -> bool:
-    """True if what is read by time is too much, or nobody knows how much, to be read once more than it must be."""
+    """True if the streams by time are too large for a needless second pass, or of unknown size."""
     if not any(isinstance(of, OfInterval) for of in plan.streams.values()):
         return False
     size = planned_bytes(topology, [plan])
@@ -159,9 +160,9 @@ def long_pass(topology: Topology, plan: BatchPlan) -> bool:
 
 
 def as_one_assignment(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | None:
-    """Return an assignment that reads in one pass what these read, as the one that was planned first.
+    """Return one assignment, named as the first attempt, that reads the records of several attempts in one pass.
 
-    None where they do not go together.
+    Return None if the attempts do not go together.
     """
     first, plans = attempts[0], [each.plan for each in attempts]
     if not all(go_together(topology, plans[0], plan) for plan in plans[1:]):
@@ -186,12 +187,12 @@ class Span:
 
 
 def strictly_by_time(spout: Spout) -> bool:
-    """True if each record of the spout has the time of its batch, also of one that is read alone: none may be of no batch."""
+    """True if each record of the spout has a time in the batch's interval, even if the batch is read alone."""
     return spout.by_interval and spout.fusable and not spout.reads_gaps
 
 
 def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
-    """Return the time of each batch's records, of a stream that is read by time. No moment is of two."""
+    """Return the span of each batch in a stream by time. No moment belongs to two batches."""
     found = []
     for each in attempts:
         planned = each.plan.streams.get(stream)
@@ -206,7 +207,7 @@ def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
 
 
 def pieces(of: Sequence[Span]) -> tuple[int, int, list[tuple[int, Span]]]:
-    """Return an origin, a width, and which spans reach into the n-th piece of time of that width: a record need look at no more.
+    """Return an origin, a width, and by number of a piece of time the spans in the piece: a record need look at no more spans.
 
     >>> origin, width, found = pieces([Span(1, 0, 24), Span(2, 24, 47), Span(3, 60, 84)])
     >>> origin, width, [(number, span.txid) for number, span in found]
@@ -227,9 +228,9 @@ def _names(plans: Sequence[BatchPlan]) -> list[str]:
 
 
 def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamPlan | None:
-    """Return a stream's plan that reads what those of several batches read; None where its spout has none.
+    """Return a stream's plan that reads the records of several batches; None if the spout has no such plan.
 
-    DefinitionError for one that does not name just the ranges that they name.
+    Raise DefinitionError if the spout's plan does not name exactly the ranges of the batches.
     """
     mine = [plan.streams[name] for plan in plans if name in plan.streams]
     if len(mine) == 1:
@@ -249,7 +250,7 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
 
 
 def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | None:
-    """Return what a spout says of several batches, if it names their ranges; None where a partition is in two of them."""
+    """Return the spout's plan of several batches, if exactly their ranges are named; None if a partition is in two batches."""
     named = [item for of in plans for item in of.ranges.items()]
     ranges = dict(named)
     if len(ranges) < len(named):

@@ -1,6 +1,4 @@
-"""When so many batches are planned that one job has enough to read (`core.protocol.bulk`): by bytes, by partitions and by
-their plans.
-"""
+"""The size of a job for fused batches (`core.protocol.bulk`): by bytes, by partitions and by bytes of plans."""
 
 from __future__ import annotations
 
@@ -11,15 +9,15 @@ from txbatch.core.batch.transaction import STORED_BYTES_MAX, canonical_json
 from txbatch.core.protocol import bulk
 from txbatch.core.topology.topology import Topology
 
-# A row for each partition goes with the records, and comes back from the audit.
+# A row for each partition goes to Spark with the records, and comes back from the audit.
 PARTITIONS_MAX = 20_000
-# Each plan by time names all files; in memory a plan is some ten times as large.
+# Each plan by time names all files; in memory a plan is about ten times as large.
 PLANS_BYTES_MAX = 64_000_000
 
 
 @dataclass
 class JobSize:
-    """What the batches read that are planned so far, to be emitted by one job."""
+    """The size of the batches planned so far, to be emitted by one job."""
 
     topology: Topology
     bytes: int = 0
@@ -29,7 +27,7 @@ class JobSize:
     _adds: bool = field(default=False, init=False)
 
     def add(self, plan: BatchPlan) -> None:
-        """Add a batch. What is read by time is read once for all of them."""
+        """Add a batch. Streams by time are read once for all batches."""
         adds = bulk.adds_bytes(self.topology, plan)
         if self._pass is None:
             self._pass = (bulk.planned_bytes(self.topology, [plan]) or adds) - adds
@@ -41,7 +39,7 @@ class JobSize:
 
     @property
     def full(self) -> bool:
-        """True if that is enough for a job. What is read by time alone is not less for fewer batches: it is read more often."""
+        """True if the job is large enough. Bytes by time alone make no job full: smaller jobs only read the bytes more often."""
         if self._adds and self.bytes >= bulk.BYTES_MAX:
             return True
         return self.partitions >= PARTITIONS_MAX or self.plans_bytes >= PLANS_BYTES_MAX

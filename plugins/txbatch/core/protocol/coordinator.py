@@ -1,4 +1,4 @@
-"""The coordinator: finds the batch of a run, or plans it (R1..R4). Deciding and asking only; the ledger stores."""
+"""The coordinator finds or plans the batch of a run (R1..R4). The coordinator decides and asks; the ledger stores."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Yours:
 
 @dataclass(frozen=True, slots=True)
 class FinishFirst:
-    """Nobody but this run looks after a lower txid, which is to be committed before its own."""
+    """Only this run looks after a lower txid, to be committed before the run's own."""
 
     batch: Batch
 
@@ -56,9 +56,9 @@ Turn = Yours | Wait | FinishFirst
 
 
 def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
-    """Find the run's batch again, or plan it; adopt one that nobody looks after, if there is one.
+    """Find the run's batch again, adopt an abandoned batch, or plan a new batch.
 
-    An adopted batch is finished first, and then this is asked again (see `decisions.is_adopted`). Returns a Wait when max_pending
+    If a batch is adopted, finish the batch first, then call again (see `decisions.is_adopted`). Return a Wait if max_pending
     batches are in flight.
     """
     while True:
@@ -87,12 +87,12 @@ def plan_many(
     behind: Collection[int] = (),
     length: int | None = None,
 ) -> list[Batch]:
-    """Find the batches of several runs, or plan them: by one look at the sources, in one transaction, up to the bounds of a job.
+    """Find or plan the batches of several runs: by one look at the sources, in one transaction, up to the bounds of a job.
 
-    No more than `length`, where that is given, unless they are read by a long pass, which is not made more often than it must be.
-    Returns those of the first runs, in order. The one behind them has none: it waits, adopts, is refused, or nothing is new. Why,
-    `initialize_transaction` tells. None of them counts as in flight, nor do the txids that they are planned `behind`, which the
-    same process brings to their commits: max_pending is for those of others.
+    `length` is the most batches, except for plans with a long pass, since long passes are made as seldom as possible. Return
+    the batches of the first runs, in order. The next run has no batch: the run waits, adopts, is refused, or nothing is new;
+    `initialize_transaction` returns the reason. `max_pending` is for batches of other runs: the found and planned batches do
+    not count as in flight, nor do the txids in `behind`, committed by the same process.
     """
     heads = ledger.heads(topology.name, runs)
     found, new = _planned_ahead(ledger, topology, heads, runs, behind, length)
@@ -112,7 +112,7 @@ def _planned_ahead(
     behind: Collection[int],
     length: int | None,
 ) -> tuple[list[Batch | None], list[RunPlan]]:
-    """Return the batches of the first runs, None for each that is new, and the plans of the new ones."""
+    """Return the batches of the first runs, None for each new batch, and the plans of new batches."""
     found, new, at, weight = list[Batch | None](), list[RunPlan](), _without_own(heads, behind), JobSize(topology)
     with Coordinators() as coordinators, suppress(TxbatchError):
         for run, head in zip(runs, heads, strict=True):
@@ -138,22 +138,23 @@ def _planned_ahead(
 
 
 def _without_own(heads: Sequence[Head], behind: Collection[int]) -> Head:
-    """Return how things stand for all of these runs: what they have themselves, and what they are behind, is in nobody's way."""
+    """Return the head for all runs together: the runs' own batches and the txids in `behind` are left out of the pending ones."""
     own = {head.own.txid for head in heads if head.own is not None}.union(behind)
     return replace(heads[0], own=None, pending=tuple(each for each in heads[0].pending if each.txid not in own))
 
 
 def _as_stored(head: Head, run: Run, planned: Metadata) -> Batch:
-    """Return the batch that a plan makes, with its metadata as the ledger gives it back."""
+    """Return the batch of a plan, with the metadata as the ledger would return them."""
     metadata = json.loads(canonical_json(planned, STORED_BYTES_MAX))
     kind = BatchKind.ORDINARY if run.restate is None else BatchKind.RESTATE
     return Batch(head.topology, head.next_txid, BatchStatus.PLANNED, metadata, run.key, kind=kind)
 
 
 def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
-    """Decide what stands before the run's own batch: nothing, a batch of another live run, or one to finish first (R6).
+    """Decide what stands before the run's own batch: nothing, a batch of another live run, or a batch to finish first (R6).
 
-    An abandoned batch is adopted, or aborted when it has an interval: its own run plans it anew.
+    An abandoned batch is adopted. If the abandoned batch has an interval, the batch is aborted, and planned again by the
+    batch's own run.
     """
     while (txid := ledger.turn_of(own.topology, own.txid)) is not None:
         lowest = ledger.batch(own.topology, txid)

@@ -1,4 +1,4 @@
-"""What may happen next: every decision of the protocol, made on values that a ledger has read under its locks."""
+"""Every decision of the protocol about the next step, made on values read by a ledger under locks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Nobody looks after this batch: finish it first."""
+    """Nobody looks after the batch: finish the batch first."""
 
     batch: Batch
 
@@ -61,7 +61,7 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The run goes on when this batch of another live run is final, or nobody looks after it any more."""
+    """The run goes on once the batch of another live run is final or abandoned."""
 
     batch: Batch
     why: WaitReason
@@ -75,7 +75,7 @@ class PlanNew:
 
 
 def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | Wait | PlanNew:
-    """Decide what a run does first: use its batch, adopt another one, wait, or plan (R2, R6)."""
+    """Decide a run's first step: use the run's batch, adopt an abandoned batch, wait, or plan (R2, R6)."""
     if head.own is not None:
         return Use(head.own)
     abandoned = next((batch for batch in head.pending if unattended(batch, run)), None)
@@ -87,7 +87,7 @@ def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | W
 
 
 def unattended(batch: Batch, run: Run) -> bool:
-    """True if the batch is open and no other live run looks after it; this run may, from before it was killed (R6)."""
+    """True if the batch is open and no other live run looks after the batch; this run may, from before a kill (R6)."""
     return not batch.status.final and (not batch.lease_live or batch.lease_run == run.name)
 
 
@@ -107,21 +107,21 @@ def check_parameters(batch: Batch, run: Run) -> None:
 
 
 def may_adopt(batch: Batch, run: Run) -> bool:
-    """True if the run may finish an abandoned batch first (R6); otherwise it is aborted: it holds other records.
+    """True if the run may finish an abandoned batch first (R6). If False, the batch is aborted, since the records differ.
 
-    A restate is aborted: it holds no records, and the run that asked for it asks again.
+    A restate is aborted: a restate holds no records, and the restating run asks again.
     """
     by_offset = run.interval is None and not batch.by_interval
     return by_offset and batch.kind is BatchKind.ORDINARY and same_parameters(batch, run)
 
 
 def is_adopted(batch: Batch, run: Run) -> bool:
-    """True if a batch in flight, which this run looks after, is another run's: it is finished before the run's own."""
+    """True if an open batch looked after by the run belongs to another run: finish the adopted batch before the run's own."""
     return not batch.status.final and batch.key != run.key
 
 
 def check_gone(assignment: Assignment) -> None:
-    """Refuse to emit records that the source no longer keeps: they are given up by a decision, never silently."""
+    """Refuse to emit records no longer kept by the source: records are given up by a decision, never silently."""
     for planned in assignment.plan.partitioned.values():
         for partition, range_ in planned.partitions.items():
             if range_.gone is not None:
@@ -138,7 +138,7 @@ def next_txid(txids: Sequence[int]) -> int:
 
 
 def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequence[Interval]) -> None:
-    """Refuse an interval that is not over by the ledger's clock, or reaches into those of other batches (R2)."""
+    """Refuse an interval not over by the ledger's clock, or in overlap with intervals of other batches (R2)."""
     if interval.end > now:
         raise IntervalNotOver(
             f"{topology}: interval {interval} is not over, it is {now.isoformat()}; run it after its end"
@@ -150,13 +150,13 @@ def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequ
 
 
 class TakenIntervals:
-    """The intervals that batches of a topology have, as of a moment of the ledger's clock: sorted, none reaches into another."""
+    """The intervals of a topology's batches, as of a moment of the ledger's clock: sorted, without overlap."""
 
     def __init__(self, topology: str, now: datetime, intervals: Sequence[Interval]) -> None:
         self.topology, self.now, self.intervals = topology, now, list(intervals)
 
     def take(self, interval: Interval) -> None:
-        """Take one, too. Raises as `check_interval` does for one that may not be planned."""
+        """Add an interval. Raise as `check_interval` does if the interval may not be planned."""
         first = bisect_right(self.intervals, interval.start, key=lambda each: each.end)
         behind = bisect_left(self.intervals, interval.end, key=lambda each: each.start)
         check_interval(self.topology, interval, self.now, self.intervals[first:behind])
@@ -164,7 +164,7 @@ class TakenIntervals:
 
 
 def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
-    """Return the parts of an interval not covered by `taken`, which must be sorted and must not overlap."""
+    """Return the parts of an interval not covered by `taken`: sorted intervals without overlap."""
     free, at = [], interval.start
     for other in taken:
         if at < other.start:
@@ -174,21 +174,21 @@ def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
 
 
 def moved(head: Head, now: Head, *others: Head) -> bool:
-    """True if the head is no longer the one that plans were made for (R1), or one of their runs has a batch by now (R2)."""
+    """True if the head has changed since plans were made (R1), or if one of the planning runs has a batch by now (R2)."""
     expected = (head.next_txid, head.prev_txid, head.offsets, None)
     return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected or any(each.own for each in others)
 
 
 def followed(head: Head, batch: Batch) -> Head:
-    """Return the head once this batch is stored: what the next plan builds on (R3)."""
+    """Return the head after a batch is stored, as the base of the next plan (R3)."""
     prev = head.prev if batch.kind is BatchKind.RESTATE else batch
     return replace(head, next_txid=batch.txid + 1, prev=prev, offsets=consumed(head.offsets, [batch]))
 
 
 def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], None]) -> Iterator[RunPlan]:
-    """Yield plans up to the first that `check` refuses, each checked when those before it are stored.
+    """Yield plans up to the first refused by `check`. Each plan is checked after the plans before are stored.
 
-    Raises what the very first is refused for.
+    If the very first plan is refused, raise the error.
     """
     for number, each in enumerate(plans):
         try:
@@ -203,10 +203,10 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
 def check_commit(
     batch: Batch, loaded: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
 ) -> bool:
-    """Return whether to apply the batch; False: it is committed already.
+    """Return whether to apply the batch; False if the batch is committed already.
 
-    `loaded` names the attempt whose partials were read, which a newer one may have replaced since; `open_before` is the lowest
-    txid below that is not final, `last_committed` the highest committed one. Raises StaleAttempt (R5), NotItsTurn, BrokenChain
+    `loaded` names the attempt with the loaded partials; a newer attempt may have begun since. `open_before` is the lowest
+    open txid below the batch, `last_committed` the highest committed txid. Raise StaleAttempt (R5), NotItsTurn, BrokenChain
     (R6).
     """
     if batch.status is BatchStatus.COMMITTED:
@@ -216,20 +216,20 @@ def check_commit(
         raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
     if open_before is not None:
         raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {open_before}")
-    if batch.kind is not BatchKind.RESTATE:  # its records are not the next ones: they stand in their place already
+    if batch.kind is not BatchKind.RESTATE:  # a restate's records are committed, and never the next ones
         check_chain(batch, last_committed, offsets)
     return True
 
 
 def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
-    """Refuse to commit a batch that does not continue what is committed (R6)."""
+    """Refuse to commit a batch that does not continue the last committed batch (R6)."""
     broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
     if broken is not None:
         raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: it is aborted and planned anew")
 
 
 def out_of_order(batch: Batch, last_committed: int | None) -> str | None:
-    """Return how a batch fails to follow the one it was planned after; None: it follows it, or need not."""
+    """Return how a batch fails to follow the last committed batch; None if the batch follows, or need not."""
     plans = (*batch.plan.streams.values(), *batch.plan.idle.values())
     if batch.prev_txid == last_committed or not any(_in_order(each, batch.by_interval) for each in plans):
         return None
@@ -237,7 +237,7 @@ def out_of_order(batch: Batch, last_committed: int | None) -> str | None:
 
 
 def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
-    """True if a stream's batches must be committed in the order in which they were planned."""
+    """True if a stream's batches must be committed in the order of planning."""
     match planned:
         case Ranges():
             return False  # each partition has an order of its own
@@ -250,9 +250,9 @@ def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
 
 
 def out_of_place(batch: Batch, offsets: Offsets) -> str | None:
-    """Return which range does not start where its partition's last committed one ended; None: all do.
+    """Return a range that does not start at the end of the partition's last committed range; None if all do.
 
-    With none committed a range may start anywhere, unless it continues one that was planned before it.
+    If nothing is committed, a range may start anywhere, unless the range continues an earlier plan.
     """
     for stream, planned in batch.plan.partitioned.items():
         continued = frozenset(planned.continues)
@@ -268,13 +268,13 @@ def _continues(range_: Range, last: Metadata | None, planned_before: bool) -> bo
 
 
 def check_success(batch: Batch) -> None:
-    """Refuse success for what is not committed (R8)."""
+    """Refuse success for a batch that is not committed (R8)."""
     if batch.status is not BatchStatus.COMMITTED:
         raise NotEmitted(f"{batch.topology}: txid {batch.txid} is {batch.status}, not committed; clear the task commit")
 
 
 def check_abort(batch: Batch) -> None:
-    """Refuse to abort what is committed (R16)."""
+    """Refuse to abort a committed batch (R16)."""
     if batch.status is BatchStatus.COMMITTED:
         raise AlreadyCommitted(
             f"{batch.topology}: txid {batch.txid} is committed, and what is committed stays. Where its records are wrong, mend "
@@ -283,7 +283,7 @@ def check_abort(batch: Batch) -> None:
 
 
 def check_may_skip(batch: Batch) -> None:
-    """Refuse to give up records that are committed, or that a restate reads: those are another batch's (R16)."""
+    """Refuse to give up committed records, or the records of a restate, which belong to another batch (R16)."""
     check_abort(batch)
     if batch.kind is BatchKind.RESTATE:
         raise CannotSkip(
@@ -295,9 +295,9 @@ def check_may_skip(batch: Batch) -> None:
 def check_skip(
     batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets, also: Sequence[int] = ()
 ) -> None:
-    """Refuse to give up records that are committed, not next, or another batch's by now (R16).
+    """Refuse to give up records if they are committed, not next, or in another batch by now (R16).
 
-    `also` are the other txids, not aborted, that reach into the batch's interval.
+    `also` has all further txids, not aborted, with intervals that overlap the batch's interval.
     """
     check_may_skip(batch)
     if open_before is not None:
@@ -311,7 +311,7 @@ def check_skip(
 
 
 def _check_next(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
-    """Refuse to give up records that are not the next ones: what lies between would be lost, or counted twice (R16)."""
+    """Refuse to give up records that are not next: records in between would be lost, or counted twice (R16)."""
     broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
     if broken is None:
         return
@@ -322,7 +322,7 @@ def _check_next(batch: Batch, last_committed: int | None, offsets: Offsets) -> N
 
 
 def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:
-    """Return the offsets after these batches, which are in txid order; restates move none."""
+    """Return the offsets after batches in txid order; restates move no offset."""
     after = {stream: dict(partitions) for stream, partitions in offsets.items()}
     for batch in (each for each in batches if each.kind is not BatchKind.RESTATE):
         for stream, planned in batch.plan.partitioned.items():

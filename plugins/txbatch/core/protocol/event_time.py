@@ -1,6 +1,6 @@
-"""How far the event time of a topology is, as its ledger decides it when it plans and when it commits (R25, R26, R28).
+"""How far the event time of a topology is, decided by the ledger at planning and at the commit (R25, R26, R28).
 
-The caller holds the topology's lock; what it knows, it gives. Times are microseconds since 1970 in UTC.
+The caller holds the topology's lock, and passes the facts. Times are microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from txbatch.core.windows.watermark import Watermark, by_interval, of_interval
 if TYPE_CHECKING:
     pass
 
-# As far as times are told: what a database has beyond, Python has not.
+# The greatest time in messages: Python has no later time, a database has.
 _FAR = micros_of(datetime(9999, 12, 31, tzinfo=UTC))
 
 
 class Ahead(NamedTuple):
-    """The records of a batch whose times are after it was planned: how many, and the greatest time, at most of the year 9999."""
+    """The records of a batch with times after the planning: how many, and the greatest time, at most of the year 9999."""
 
     records: int
     to: int
@@ -33,11 +33,11 @@ class Ahead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventTimeFacts:
-    """What a ledger knows of the streams of a batch when it commits it.
+    """A ledger's facts about the streams of a batch at the commit.
 
-    `before` are the watermarks until now, `read` has by stream the largest time of each partition that the batch read. `behind`
-    returns those of a stream's partitions that are behind, `whole_to` the end of the committed intervals without a gap, of the
-    first ones that reach a watermark.
+    `before` has the watermarks until now. `read` has by stream the largest time of each partition in the batch; `behind`
+    returns the largest times of a stream's partitions that are behind. `whole_to` returns the end of the first
+    row of adjoining committed intervals that goes as far as a watermark.
     """
 
     before: Marks
@@ -49,9 +49,9 @@ class EventTimeFacts:
 def advance(
     watermarks: Mapping[str, Watermark], plan: BatchPlan, known: EventTimeFacts, behind: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the watermarks once a batch is committed; a stream that is not in it keeps its own, but for processing time.
+    """Return the watermarks after a commit. A stream outside the batch keeps the old watermark, except for processing time.
 
-    `behind` says by stream how far records may be behind the start of their interval.
+    `behind` has by stream how far records may be behind the start of the interval.
     """
     found = dict(known.before)
     for stream, says in watermarks.items():
@@ -73,10 +73,11 @@ def advance(
 def pin_watermarks(
     metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime, behind: Mapping[str, int]
 ) -> Metadata:
-    """Return a new plan that says by which watermarks its records are late, and of streams with processing time when that is.
+    """Return a new plan with the watermarks by which records are late, and with the processing time if a stream has one.
 
-    By interval its start says it alone, whatever is committed; `behind` is as in `advance`. A clock that goes back does not
-    make a processing time earlier than that of a committed batch, which closed windows.
+    By interval, the watermark depends on the start of the interval alone, whatever is committed; `behind` is as in `advance`.
+    If the clock goes back, the processing time is still no earlier than the processing time of a committed batch, which
+    closed windows.
     """
     plan = BatchPlan.from_json(metadata)
     late = {stream: marks[stream] for stream, says in watermarks.items() if stream in marks and not says.planned}
@@ -91,24 +92,24 @@ def pin_watermarks(
 
 
 def capped(latest: int | None, planned_at: datetime) -> int | None:
-    """Return a partition's largest time as it moves the watermark: no later than the batch was planned.
+    """Return a partition's largest time for the watermark: no later than the batch was planned.
 
-    A record of the year 2099 does not end every window: `ahead_of` counts it.
+    A record of the year 2099 does not end every window: `ahead_of` counts the record.
     """
     return None if latest is None else min(latest, micros_of(planned_at))
 
 
 def ahead_of(manifest: Manifest) -> Ahead | None:
-    """Return the records of a batch whose times are after it was planned (R25); None: there are none."""
+    """Return the number and greatest time of records with times after the planning (R25); None without records ahead."""
     parts = [part for parts in manifest.streams.values() for part in parts.values() if part.ahead]
     latest = largest(part.latest for part in parts)
     return None if latest is None else Ahead(sum(part.ahead or 0 for part in parts), min(latest, _FAR))
 
 
 def whole_to(intervals: Iterable[Interval], reached: int | None) -> datetime | None:
-    """Return the end of intervals that follow on each other without a gap: the first that has `reached` a time; None: none has.
+    """Return the end of the first row of adjoining intervals that goes as far as `reached`; None if no row does.
 
-    What is before a gap below a watermark holds that no more.
+    Intervals before a gap below the watermark hold the watermark back no more.
     """
     end: datetime | None = None
     for each in sorted(intervals, key=lambda interval: interval.start):
@@ -119,5 +120,5 @@ def whole_to(intervals: Iterable[Interval], reached: int | None) -> datetime | N
 
 
 def late_of(manifest: Manifest) -> dict[str, int]:
-    """Return how many records of each state were late, of those that have a watermark."""
+    """Return the number of late records by state, for states with a watermark."""
     return {state: staged.late for state, staged in manifest.states.items() if staged.late is not None}

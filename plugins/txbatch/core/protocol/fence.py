@@ -1,4 +1,4 @@
-"""The fence (R5): which attempt may change something, and when the next one may begin."""
+"""The fence (R5): only the newest attempt may change something; and when the next attempt may begin."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from txbatch.core.errors import AlreadyCommitted, BatchAborted, LeaseHeld, Stale
 
 
 def waited_for(batch: Batch, run: Run) -> bool:
-    """True if another live run looks after an open batch, which is then left to that run (R6)."""
+    """True if another live run looks after an open batch: the batch is left to the other run (R6)."""
     return not batch.status.final and batch.lease_live and batch.lease_run != run.name
 
 
 def check_attempt(batch: Batch, run: Run) -> None:
-    """Refuse an attempt that this run may not start now (R5)."""
+    """Refuse an attempt if the run may not start one now (R5)."""
     if batch.status is BatchStatus.COMMITTED:
         raise AlreadyCommitted(f"{batch.topology}: already committed as txid {batch.txid}")
     if batch.status is BatchStatus.ABORTED:
@@ -24,7 +24,7 @@ def check_attempt(batch: Batch, run: Run) -> None:
 
 
 def check_fence(batch: Batch, named: Assignment | Batch) -> None:
-    """Refuse an attempt, named by its assignment or by its batch as it was read earlier, that is not the newest (R5)."""
+    """Refuse an attempt that is not the newest (R5). `named` is an assignment, or the batch as read earlier."""
     attempt = named.attempt
     if batch.status.final or batch.fence != attempt.attempt_id or batch.token != named.token:
         raise StaleAttempt(

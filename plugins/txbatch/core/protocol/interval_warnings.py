@@ -1,4 +1,4 @@
-"""What a run says of intervals whose records come late, or to windows that are closed (R25, R26)."""
+"""A run's warnings about intervals with late records, or with records for closed windows (R25, R26)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from txbatch.core.windows.window import lasting
 
 
 def of_closed(topology: Topology, interval: Interval, plan: BatchPlan, closed_to: Mapping[str, int]) -> Iterator[str]:
-    """Yield what is said of an interval that comes after later ones, by state: of its records some may be of closed windows."""
+    """Yield warnings, by state, if an interval comes after later intervals: some records may be in closed windows."""
     for aggregate in (each for each in topology.aggregates if each.closes and each.state.name in closed_to):
         mark, closed, window = aggregate.watermark_of(plan.watermark), closed_to[aggregate.state.name], aggregate.window
         if mark is not None and window is not None and window.first_open(mark) < window.first_open(closed):
@@ -27,7 +27,7 @@ def of_closed(topology: Topology, interval: Interval, plan: BatchPlan, closed_to
 
 
 def of_first(topology: Topology, batch: Batch, late: Mapping[str, int]) -> Iterator[str]:
-    """Yield what is said of the first interval of a topology, by state, where that does not count late records."""
+    """Yield warnings, by state, if the first interval of a topology left late records out."""
     if batch.kind is not BatchKind.ORDINARY or batch.prev_txid is not None or not topology.by_interval:
         return
     for aggregate in topology.aggregates:

@@ -1,4 +1,4 @@
-"""The ledger as the protocol sees it: what it tells of a topology, and what it is asked to do."""
+"""The ledger as the protocol sees it: the questions about a topology, and the changes to a topology."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
 
-# Per stream and partition: what was read; None: nothing.
+# Per stream and partition: the records read; None: nothing was read.
 ReadBy = Mapping[str, Mapping[str, ReadPartition | None]]
 # Per stream and partition: where the next batch starts.
 Offsets = Mapping[str, Mapping[str, Metadata]]
-# A run, and what its batch reads.
+# A run, and the metadata of the run's batch.
 RunPlan = tuple[Run, Metadata]
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A topology as one run finds it: its own batch, the batches in flight, and what the next plan builds on."""
+    """A topology as one run finds it: the run's batch, the batches in flight, and the base of the next plan."""
 
     topology: str
     next_txid: int
@@ -41,7 +41,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The outcome of a commit: `applied` False means it had been committed before."""
+    """The outcome of a commit. If the batch was committed before, `applied` is False."""
 
     batch: Batch
     applied: bool
@@ -49,7 +49,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A batch without success, and the run that looked after it."""
+    """A batch without success, and the run that looked after the batch."""
 
     txid: int
     run: Run
@@ -57,12 +57,12 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class PositionVersion:
-    """The version of a position that counts now (R17), or the batch itself where that does not count.
+    """The version of a position that counts now (R17); if the batch does not count, the batch itself.
 
-    `asked` is the batch that was asked for, `first` that of the position itself, of which `asked` may be a restate. `read` is
-    what the version that counts read, by stream and partition, `first_read` what the first one did: None is a hole. `horizon`
-    is the highest txid whose contributions are folded in a state of the topology (R22). Where a rebuild counted the version,
-    `read` is what that read, by the plan `rebuilt`. `left` says by state which windows have left it (R30).
+    `asked` is the requested batch, perhaps a restate; `first` is the first batch of the position. By stream and partition,
+    `read` is the input of the counting version, `first_read` the input of the first one: None is a hole. `horizon` is the
+    highest txid with contributions folded in a state of the topology (R22). If a rebuild counted the version, `read` is
+    the input of the rebuild, by the plan `rebuilt`. By state, `left` names the windows gone from the state (R30).
     """
 
     asked: Batch
@@ -76,120 +76,120 @@ class PositionVersion:
 
     @property
     def plan(self) -> BatchPlan:
-        """The plan by which what counts was read."""
+        """The plan by which the counting version was read."""
         return self.current.plan if self.rebuilt is None else self.rebuilt
 
 
 class Ledger(Protocol):
-    """The only source of truth. `postgres.ledger` is the real one, `memory.ledger` its twin; each method is one transaction."""
+    """The only source of truth; each method is one transaction. `postgres.ledger` has the ledger, `memory.ledger` the twin."""
 
     @property
     def lease_seconds(self) -> int:
-        """How long a run looks after its batch without a sign of life (R6)."""
+        """For how many seconds a run looks after a batch without a sign of life (R6)."""
 
     @property
     def upstream(self) -> Upstream:
-        """What it tells of its states to topologies that read them."""
+        """The ledger's states, for topologies with spouts on them."""
 
     def register(self, topology: Topology, job: str) -> None:
-        """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
+        """Store the definition, create the states. Raise SchemaMismatch if the history is of another definition (R2, R23)."""
 
     def check_definition(self, topology: Topology, job: str) -> None:
-        """SchemaMismatch where `register` would say so; changes nothing."""
+        """Raise SchemaMismatch if `register` would, and change nothing."""
 
     def redefinitions(self, topology: Topology) -> Sequence[Redefinition]:
-        """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing (R23)."""
+        """Return each difference between the topology and the stored definition, with the consequence of each (R23)."""
 
     def check_interval(self, topology: str, interval: Interval) -> None:
-        """IntervalNotOver, or IntervalTaken, where `plan` would say so; changes nothing."""
+        """Raise IntervalNotOver or IntervalTaken if `plan` would, and change nothing."""
 
     def head(self, topology: str, run: Run) -> Head:
-        """How things stand, for planning."""
+        """Return how the topology stands, for planning."""
 
     def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
-        """The same for each of several runs, as of one moment."""
+        """Return the head for each of several runs, as of one moment."""
 
     def last_txid(self, topology: str) -> int:
-        """Return the highest txid that was ever used, 0 before the first: while it is the same, nobody has planned anything."""
+        """Return the highest txid ever used, 0 before the first. While the number stays the same, nobody has planned anything."""
 
     def closed_to(self, topology: str) -> Mapping[str, int]:
-        """Return by state up to when its windows are closed, in microseconds; empty: none is (R26)."""
+        """Return by state up to when windows are closed, in microseconds; empty if none is closed (R26)."""
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
-        """Store the next txid with its metadata (R1); None when the head moved meanwhile.
+        """Store the next txid with the metadata (R1). Return None if the head moved meanwhile.
 
-        SchemaMismatch when the topology that made the plan is not what is stored by now (R23).
+        Raise SchemaMismatch if the plan was made by another definition of the topology than the stored one (R23).
         """
 
     def plan_many(
         self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None
     ) -> Sequence[Batch] | None:
-        """Store the next txids, each planned after the one before, in one transaction (R1); None when the head moved meanwhile.
+        """Store the next txids in one transaction, each planned after the txid before (R1). Return None if the head moved.
 
-        Raises what the first is refused for; one behind it that is refused is not stored, nor are those after it.
+        If the first plan is refused, raise the error. If a later plan is refused, store only the plans before.
         """
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, to finish it first; one by interval is aborted instead (R6).
+        """Take over an abandoned batch, to finish first; a batch by interval is aborted instead (R6).
 
-        Returns None when the caller must read the head again. The run's key leads to its own batch alone. A half committed
-        batch, which cannot be aborted, is taken over as well.
+        Return None if the caller must read the head again. The run's key still leads to the run's own batch alone. A half
+        committed batch cannot be aborted, and is taken over as well.
         """
 
     def note_wait(self, batch: Batch, run: Run) -> None:
-        """Let others see that this run, which has no batch yet, waits for that one's end."""
+        """Show others that a run, still without a batch, waits for the end of `batch`."""
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt: from now on no older one can change anything (R5)."""
+        """Issue the next attempt: from now on no older attempt can change anything (R5)."""
 
     def renew_lease(self, assignment: Assignment) -> bool:
-        """Say that the run is alive; False when the attempt is no longer the newest."""
+        """Note that the run is alive. Return False if the attempt is no longer the newest."""
 
     def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
-        """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
+        """Note that the waiting run is alive. Return False if the run no longer looks after the open batch (R6)."""
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""
 
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Take the work of attempts for committing (R7), by ascending txids: all, or nothing, and raise for the first refused."""
+        """Take the manifests of attempts for committing (R7), by ascending txids. If one is refused, take none, and raise."""
 
     def batch(self, topology: str, txid: int) -> Batch:
-        """One batch; UnknownName when there is none."""
+        """Return a batch. Raise UnknownName if the topology has no such txid."""
 
     def version(self, topology: str, txid: int) -> PositionVersion:
-        """Return the version of a txid's position that counts now; UnknownName when there is no such txid."""
+        """Return the version that counts now for a txid's position. Raise UnknownName if the topology has no such txid."""
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
-        """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
+        """Return a batch's newest attempt, with the manifest if stored. Raise UnknownName before the first attempt."""
 
     def committed_by(self, topology: str, run: Run) -> Batch | None:
-        """Return the last batch that this run brought to its commit, its own or one that it adopted; None for none."""
+        """Return the last batch committed by a run, own or adopted; None if the run committed no batch."""
 
     def committed_by_each(self, topology: str, prefix: str) -> list[int]:
-        """Return the txids that runs named so, and a number, brought to their commits, own and adopted ones, in order."""
+        """Return in order the txids committed by runs named `prefix` and a number, own and adopted batches alike."""
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
+        """Return the lowest txid over `above` without success or abort, of runs with `prefix` in front of the name; or None."""
 
     def turn_of(self, topology: str, txid: int) -> int | None:
-        """The lowest txid below this one that is not final: it waits for that one (R6)."""
+        """Return the lowest open txid below a txid, for which the batch waits (R6); None if all are final."""
 
     def commit(
         self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
     ) -> Committed:
-        """Apply the partials of an attempt, whole or not at all (R6..R10): of the one that `batch` names, as it was read
-        before they were loaded. StaleAttempt when a newer one has begun since (R5).
+        """Apply the partials of an attempt, whole or not at all (R6..R10).
 
-        `run` looks after the batch from then on: it is the one that committed it. It may end an older commit of its own that
-        does not go on.
+        `batch` names the attempt, as read before the partials were loaded: raise StaleAttempt if a newer one has begun since
+        (R5). From then on `run` looks after the batch, as the run with the commit. If an older commit of the same run stands
+        still, the run may end the older commit.
         """
 
     def success(self, topology: str, txid: int) -> bool:
-        """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
+        """Note that success ran, and return True the first time. Raise TerminalError if the txid is not committed (R8)."""
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
         """Free an uncommitted batch's records (R16)."""
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
-        """Abort a batch and give its records up, all or those of a partition, by a txid of its own (R16)."""
+        """Abort a batch, and give up all records or a partition's records, by a new txid (R16)."""

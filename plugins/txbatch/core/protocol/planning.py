@@ -1,4 +1,4 @@
-"""What a new txid reads: the spouts are asked, without Spark and under no lock, and what they say is checked (R3, R4, R17)."""
+"""The plan of a new txid: the spouts are asked, without Spark and under no lock, and the answers are checked (R3, R4, R17)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from txbatch.core.upstream.upstream import Upstream, UpstreamCoordinator, check_
 
 
 class Coordinators:
-    """The coordinators of several plans that are made by one look at the sources: each is made when it is asked first.
+    """The coordinators of several plans, made by one look at the sources. Each coordinator is created at the first use.
 
-    They are closed when the `with` block ends.
+    All coordinators are closed when the `with` block ends.
     """
 
     def __init__(self) -> None:
@@ -63,11 +63,11 @@ class Coordinators:
 def plan_batch(
     topology: Topology, head: Head, run: Run, upstream: Upstream | None = None, by: Coordinators | None = None
 ) -> Metadata | None:
-    """Ask the spouts for the plan of the next txid, and return it as it is to be stored. Those that read states ask `upstream`.
+    """Ask the spouts for the plan of the next txid, and return the metadata for the ledger. State spouts ask `upstream`.
 
-    None when no stream has anything new, or one that reads by time is not ready: its interval would be skipped. Raises
-    DefinitionError for what is not JSON, is over the spouts' limits, or is a parameter that no spout declares, and
-    TransientError, which names the stream, for what a coordinator raises that is no error of ours.
+    Return None if no stream has anything new, or if a stream by time is not ready: the interval would be skipped. Raise
+    DefinitionError if a plan is not JSON or over the spouts' limits, or if no spout declares a parameter. If a coordinator
+    raises an error from outside txbatch, raise TransientError, with the name of the stream.
     """
     _check_declared(topology, run)
     if upstream is not None and exported(topology):
@@ -98,7 +98,7 @@ def plan_restate(
     upstream: Upstream | None = None,
     by: Coordinators | None = None,
 ) -> Metadata:
-    """Return the plan by which a committed batch is counted again (R17). TerminalError for one that cannot be."""
+    """Return the plan by which a committed batch is counted again (R17). Raise TerminalError if the batch may not be restated."""
     restate.check_topology(topology)
     restate.check_version(version, asked)
     return plan_again(topology, head, version, asked, upstream, by)
@@ -112,12 +112,11 @@ def plan_again(
     upstream: Upstream | None = None,
     by: Coordinators | None = None,
 ) -> Metadata:
-    """Return the plan that reads again what the batch of a position read, as it is to be stored.
+    """Return the metadata of a plan that reads again the records of a position's batch.
 
-    By interval: planned anew for the interval as it is now. Else what the batch read, as the spouts find it now: an error names
-    what is not there any more. Static states are looked up in as they are now, live ones as of
-    the txid that the batch fixed, records are late by the watermarks that it fixed (R25), and have its processing time (R28) and
-    its numbers (R29).
+    By interval, the plan is new, for the interval as of now. By offset, the plan has the same records as the spouts find them
+    now: an error names missing records. Static states are looked up as of now, live states as of the txid fixed by the
+    batch. The batch also fixes the watermarks for late records (R25), the processing time (R28) and the record numbers (R29).
     """
     plan, streams = version.first.plan, dict[str, StreamPlan]()
     for name, planned in plan.streams.items():
@@ -170,7 +169,7 @@ def _again(
 
 
 def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
-    """Return the ranges as the spout finds them now. PartitionUnreadable for one that it misses, unless that is accepted."""
+    """Return the ranges as the spout finds them now. Raise PartitionUnreadable if a range is missing and may not be."""
     found, missing = dict[str, Any](), dict[str, str]()
     for name, range_ in ranges.ranges.items():
         try:
@@ -188,7 +187,7 @@ def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
 
 
 def _versions(topology: Topology) -> dict[str, Metadata]:
-    """Return which version of each static state is there now, of those that can say so."""
+    """Return the present version of each static state with versions."""
     found = {}
     for name, state in topology.looked_up.items():
         if isinstance(state.reader, Versioned):
@@ -198,7 +197,7 @@ def _versions(topology: Topology) -> dict[str, Metadata]:
 
 
 def _stored(topology: Topology, plan: BatchPlan) -> Metadata:
-    """Return a plan as it is stored. DefinitionError for one that is over the spouts' limits."""
+    """Return a plan as JSON for the ledger. Raise DefinitionError if the plan is over the spouts' limits."""
     metadata = plan.to_json()
     names = {**plan.streams, **plan.idle}
     canonical_json(metadata, sum(topology.streams[name].spout.metadata_bytes_max for name in names))
@@ -213,7 +212,7 @@ def _check_declared(topology: Topology, run: Run) -> None:
 
 
 def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
-    """Return the plan that the next one of a stream without partitions continues."""
+    """Return the last plan of a stream without partitions, which the next plan continues."""
     if head.prev is None or isinstance(stream.spout, PartitionedSpout):
         return None
     return {**head.prev.plan.idle, **head.prev.plan.streams}.get(stream.name)
@@ -248,7 +247,7 @@ def _plan_stream(
 
 @contextmanager
 def _coordinator(stream: Stream, by: Coordinators | None) -> Iterator[BatchCoordinator]:
-    """Context manager. Yield a stream's coordinator: that of several plans, or one of its own, closed when the block ends."""
+    """Context manager. Yield a stream's coordinator: shared by several plans, or a new one, closed when the block ends."""
     if by is not None:
         yield by.of(stream)
         return
@@ -257,7 +256,7 @@ def _coordinator(stream: Stream, by: Coordinators | None) -> Iterator[BatchCoord
 
 
 def _check_reads(stream: Stream, coordinator: BatchCoordinator) -> None:
-    """Raise DefinitionError for a coordinator that plans in another way than its spout reads: nobody could carry it on."""
+    """Raise DefinitionError if only one of spout and coordinator has partitions: no later plan could continue theirs."""
     partitioned = isinstance(coordinator, PartitionedCoordinator)
     if partitioned != isinstance(stream.spout, PartitionedSpout):
         of, planned = (
@@ -272,7 +271,7 @@ def _check_reads(stream: Stream, coordinator: BatchCoordinator) -> None:
 
 
 def _check_json(stream: Stream, plan: Any) -> None:
-    """Raise DefinitionError, which names the stream, for a plan that would not come back from the ledger as it is."""
+    """Raise DefinitionError, with the name of the stream, if the ledger would change the plan when storing the plan."""
     try:
         canonical_json(plan, stream.spout.metadata_bytes_max)
         for text in _texts(plan):
@@ -285,7 +284,7 @@ def _check_json(stream: Stream, plan: Any) -> None:
 
 
 def _check_ranges(stream: Stream, plan: Any) -> None:
-    """Raise DefinitionError, which names the stream, for a plan without partitions and for a range without both ends."""
+    """Raise DefinitionError, with the name of the stream, if a plan has no partitions or a range lacks an end."""
     if not isinstance(plan, Mapping) or not isinstance(plan.get("partitions"), Mapping):
         raise InvalidPlan(
             f"stream {stream.name!r}: {plan!r} was planned; a PartitionedCoordinator plans 'partitions', a range for each name"
@@ -298,7 +297,7 @@ def _check_ranges(stream: Stream, plan: Any) -> None:
 
 
 def _texts(value: Any) -> Iterator[Any]:
-    """Yield all texts in a JSON value, and all its keys, whether they are texts or not."""
+    """Yield all texts in a JSON value, and all keys, whether texts or not."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -310,7 +309,7 @@ def _texts(value: Any) -> Iterator[Any]:
 
 
 def _asked(stream: Stream, run: Run) -> Metadata | None:
-    """Build `curr_metadata` for the spout: the run's interval, and those of its parameters that the spout declares."""
+    """Build `curr_metadata` for the spout: the run's interval, and the run's parameters declared by the spout."""
     parameters = {name: value for name, value in run.parameters.items() if name in stream.spout.parameters}
     asked = {**_interval(stream, run), **({"parameters": parameters} if stream.spout.parameters else {})}
     return asked or None

@@ -1,4 +1,4 @@
-"""The ports of a run: the job, the application that runs it on an attempt's folder, names that one process holds, the clock."""
+"""The ports of a run: the job, the application that emits attempts, names held by one process, the clock."""
 
 from __future__ import annotations
 
@@ -13,90 +13,90 @@ from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.topology.topology import Topology
 
-REBUILD = "rebuild"  # held by who rebuilds; no run is called so
+REBUILD = "rebuild"  # the name held by a rebuild; no run has the name
 
-# Runs the job on an attempt's folder; raises when it fails.
+# Runs the job on an attempt's folder; raises if the job fails.
 Submit = Callable[[AttemptFolder, Assignment], None]
 
 
 class Job(Protocol):
-    """A topology with the code that emits it. `launch.job_file` loads one from a file."""
+    """A topology with the code of the job. `launch.job_file` loads a job from a file."""
 
     @property
     def name(self) -> str:
-        """Return what the ledger calls the job: the path of its file."""
+        """The job's name in the ledger: the path of the file."""
 
     @property
     def topology(self) -> Topology:
-        """Its topology, checked."""
+        """The job's topology, checked."""
 
     @property
     def code(self) -> str:
-        """The digest of its code."""
+        """The digest of the job's code."""
 
     def now(self) -> Job:
-        """Return the job as its code is now: itself, or one with another digest."""
+        """Return the job as the code is now: the same job, or a job with another digest."""
 
     def loaded(self) -> Loaded:
-        """Return what it is made of, as this process loaded it."""
+        """Return the job's parts with the digest of each, as loaded by this process."""
 
 
 class Application(Protocol):
-    """Something that emits several attempts, one thing after the other. `launch.application` is Spark's."""
+    """An application emits several attempts, one call after the other. `launch.application` runs on Spark."""
 
     @property
     def killed(self) -> bool:
-        """True when it was ended for good: it starts nothing any more."""
+        """True if the application was ended for good, and starts nothing any more."""
 
     @property
     def stage(self) -> str:
-        """What it is at, for people; nothing where that is not known."""
+        """The current step of the application, for people; empty if unknown."""
 
     def start(self, plans: Sequence[BatchPlan], code: str) -> None:
-        """Let it start, for attempts of these plans and of this code that are about to begin; nothing where it runs."""
+        """Let the application start, for coming attempts of these plans and this code; do nothing if it runs."""
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Run the job on an attempt's folder; raises when it fails."""
+        """Run the job on an attempt's folder. Raise if the job fails."""
 
     def emit_bulk(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Run the job once for several attempts, which go together (`core.protocol.bulk`). What became of each, its folder says.
+        """Run the job once for several attempts that go together (`core.protocol.bulk`). Each attempt's folder has the outcome.
 
-        Raises when the job ends before it has said so of all.
+        Raise if the job ends before all folders have an outcome.
         """
 
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Let the same begin, and go on: `wait` before anything else is emitted."""
+        """Begin the work of `emit_bulk`, and return at once; call `wait` before emitting anything more."""
 
     def wait(self) -> None:
-        """Until what was begun is done. Raises as `emit_bulk` does."""
+        """Wait until the begun attempts are done. Raise as `emit_bulk` does."""
 
     def let_end(self) -> None:
-        """Say that nothing more is to be emitted, and go on: it ends beside what comes. Where something is, another starts."""
+        """Let the application end in the background, and return at once. If more is emitted later, another application starts."""
 
     def close(self) -> None:
-        """End it, and wait until it has ended."""
+        """End the application, and wait for the end."""
 
 
 class RunLocks(Protocol):
-    """A killed process holds no name any more. `postgres.database.run_locks` has the real ones, `memory.run_locks` their twin."""
+    """Names held by living processes. `postgres.database.run_locks` has the real locks, `memory.run_locks` the twin."""
 
     def hold(self, topology: str, name: str) -> AbstractContextManager[bool]:
-        """Context manager. Hold a name of a topology until the block ends; yields False while a living process holds it."""
+        """Context manager. Hold a name of a topology until the block ends. Yield False if a living process holds the name."""
 
     def held(self, topology: str, name: str) -> bool:
         """True while a living process holds the name."""
 
 
 class Repeat(Protocol):
-    """The clock of what is kept alive: `repeat` in production, one that stands still in the model."""
+    """The clock of leases and heartbeats: `repeat` in production, a clock that stands still in the model."""
 
     def __call__(self, call: Callable[[], object], *, seconds: float, name: str) -> AbstractContextManager[None]:
-        """Context manager. Call again and again, every so many seconds, until the block ends."""
+        """Context manager. Call every `seconds` seconds, until the block ends."""
 
 
 @contextmanager
 def repeat(call: Callable[[], object], *, seconds: float, name: str) -> Iterator[None]:
-    """Context manager. A thread of this name calls every so many seconds, until the block ends; no call outlasts the block.
+    """Context manager. A thread named `name` calls every `seconds` seconds, until the block ends; no call outlasts the block.
 
     `call` handles its own errors.
     """

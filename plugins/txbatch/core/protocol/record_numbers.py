@@ -1,4 +1,4 @@
-"""From which number on the records of a batch are, in its plan and at its commit (R29)."""
+"""The first record number of a batch, in the plan and at the commit (R29)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from txbatch.core.batch.manifest import Manifest
     from txbatch.core.protocol.ledger import PositionVersion
 
-# By stream the number of its next record.
+# By stream the number of the next record.
 Bases = Mapping[str, int]
 
 
 def pin_record_numbers(metadata: Metadata, streams: Iterable[str], bases: Bases) -> Metadata:
-    """Return a new plan that says from which number on the records of these streams are."""
+    """Return a new plan with the first record number of each stream."""
     base = {stream: bases.get(stream, 0) for stream in sorted(streams)}
     return replace(BatchPlan.from_json(metadata), base=base).to_json()
 
 
 def check_base(batch: Batch, streams: Collection[str], bases: Callable[[], Bases]) -> None:
-    """BrokenChain for a batch whose records would have the numbers of others, or leave some out."""
+    """Raise BrokenChain if the batch would use record numbers twice, or leave numbers out."""
     base = {stream: number for stream, number in batch.plan.base.items() if stream in streams}
     if not base:
         return
@@ -39,7 +39,7 @@ def check_base(batch: Batch, streams: Collection[str], bases: Callable[[], Bases
 
 
 def check_same_number(version: PositionVersion, streams: Collection[str], manifest: Manifest) -> None:
-    """TerminalError where a position is counted again with more or fewer records than have numbers."""
+    """Raise TerminalError if a position is counted again with more or fewer records than numbers."""
     for stream in sorted(version.first.plan.base.keys() & set(streams)):
         was = sum(each.records for each in version.first_read.get(stream, {}).values() if each)
         now = sum(each.records for each in manifest.streams.get(stream, {}).values())

@@ -1,4 +1,4 @@
-"""Restate: what may be counted again, and what its plan reads (R17). Decided on values that a ledger has read.
+"""Restate: which batches may be counted again, and the ranges of the new plan (R17). Decided on values read by a ledger.
 
 >>> from txbatch.core.batch.manifest import ReadPartition
 >>> from txbatch.core.batch.plan import Range
@@ -24,14 +24,14 @@ from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.kept_windows import check_not_left
 from txbatch.core.topology.topology import Topology
 
-# As many files that changed are named.
+# How many changed files a message names.
 CHANGED_SHOWN = 3
 
 _REBUILD = '`txbatch rebuild {} --why "..."`'
 
 
 def check_topology(topology: Topology) -> None:
-    """Refuse to restate where a state keeps no contributions to fold again, or a source cannot be read twice."""
+    """Refuse to restate if a state keeps no contributions to fold again, or if a source cannot be read twice."""
     for state in (aggregate.state for aggregate in topology.aggregates):
         if state.database is not None:
             raise CannotRestate(
@@ -52,7 +52,7 @@ def check_topology(topology: Topology) -> None:
 
 
 def check_version(version: PositionVersion, restate: Restate) -> None:
-    """Refuse to restate what is not committed, stands in another's place, was given up, or is folded."""
+    """Refuse to restate a batch that is not committed, is itself a restate, was given up, or is folded."""
     asked, current = version.asked, version.current
     of = f"{asked.topology}: txid {asked.txid}"
     if asked.status is BatchStatus.ABORTED:
@@ -72,7 +72,7 @@ def check_version(version: PositionVersion, restate: Restate) -> None:
 
 
 def check_not_folded(version: PositionVersion) -> None:
-    """Refuse to replace contributions that retention has folded (R22)."""
+    """Refuse to replace contributions folded by retention (R22)."""
     asked, current = version.asked, version.current
     if current.txid <= version.horizon:
         by = "" if current.txid == asked.position else f", which txid {current.txid} counts,"
@@ -84,9 +84,9 @@ def check_not_folded(version: PositionVersion) -> None:
 
 
 def check_whole(topology: Topology, version: PositionVersion, manifest: Manifest) -> None:
-    """Refuse to count an interval again without records whose file is gone: TerminalError names files.
+    """Refuse to count an interval again without the records of missing files: TerminalError names the files.
 
-    Where the same records were read they are in other files now, or the file had none of the interval.
+    If the same records were read, they are in other files now, or the missing file had no records of the interval.
     """
     for name, planned in version.plan.streams.items():
         before, now = version.read.get(name, {}), manifest.streams.get(name, {})
@@ -107,7 +107,7 @@ def _records(read: Mapping[str, ReadPartition | None]) -> str:
 
 
 def list_some(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are.
+    """Return the first names, and how many more were left out.
 
     >>> list_some(["a", "b", "c", "d", "e"])
     'a, b, c, 2 more'
@@ -117,9 +117,9 @@ def list_some(names: Sequence[str]) -> str:
 
 
 def how_to_restate(topology: Topology, batch: Batch, changed: Sequence[Mapping[str, str]]) -> str:
-    """Say which files of a committed batch's source differ since, and how it is counted again, if it can be (R15).
+    """Return a message with the changed files of a committed batch's source, and the restate command if allowed (R15).
 
-    Every plan by time names all files, whatever their records' times: whether one of the interval differs, verify tells.
+    Every plan by time names all files, whatever the times of the records. Only verify finds out if the interval differs.
     """
     told = list_some([f"{each['file']} ({each['change']})" for each in changed])
     differs = f"; of its source differs since: {told}" if changed else ""
@@ -138,7 +138,7 @@ def _by_time(topology: Topology, stream: str) -> bool:
 
 
 def positions_within(topology: str, asked: Interval, counted: Mapping[int, Interval]) -> list[int]:
-    """Return which batches an interval names: all that lie in it. TerminalError where there is none, or one lies across its ends.
+    """Return all txids with intervals inside `asked`. Raise TerminalError if none is inside, or if one reaches beyond `asked`.
 
     >>> from datetime import UTC, datetime
     >>> first, second, third = (datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2, 3))
@@ -157,7 +157,7 @@ def positions_within(topology: str, asked: Interval, counted: Mapping[int, Inter
 
 
 def uncounted(asked: Interval, counted: Iterable[Interval]) -> list[Interval]:
-    """Return the parts of an interval that no batch counts, of those that do and lie in it.
+    """Return the parts of an interval counted by no batch; `counted` has the counted intervals inside.
 
     >>> from datetime import UTC, datetime
     >>> first, second, third = (datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2, 3))
@@ -173,9 +173,9 @@ def uncounted(asked: Interval, counted: Iterable[Interval]) -> list[Interval]:
 
 
 def ranges_again(stream: str, planned: Ranges, version: PositionVersion) -> Ranges:
-    """Return the ranges that a restate reads: those that the position's batch read, never its holes, which are others' by now.
+    """Return the ranges of a restate: the ranges read by the position's batch, never holes, which later batches have by now.
 
-    What an earlier restate had to leave out is read again, and so is all of a batch that was given up: nobody else has it.
+    Ranges left out by an earlier restate are read again, and so are all ranges of a skip: no other batch has them.
     """
     ordinary = version.first.kind is BatchKind.ORDINARY
     read = version.first_read.get(stream, {})

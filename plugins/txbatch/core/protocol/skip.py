@@ -1,4 +1,4 @@
-"""Which records a skip gives up: all that the batch reads, or those of one partition (R16).
+"""The records given up by a skip: all records of the batch, or one partition's records (R16).
 
 >>> from txbatch.core.batch.transaction import BatchStatus
 >>> ranges = {"partitions": {name: {"start": 0, "end": 9} for name in ("north", "south")}, "continues": ["north"]}
@@ -19,10 +19,10 @@ _SHOWN = 5
 
 
 def given_up(batch: Batch, partition: str | None) -> Batch:
-    """Return the batch as far as its records are given up; without a partition as it is.
+    """Return the batch with only the given up partition; if `partition` is None, the batch unchanged.
 
-    A partition that several streams have is named with its stream, `log:south`. UnknownName where the batch reads no such one,
-    TerminalError where streams without partitions would have to be given up with it: their plans follow on each other.
+    If several streams have the partition, name the stream too: `log:south`. Raise UnknownName if the batch reads no such
+    partition. Raise TerminalError if streams without partitions would be given up, too: their plans follow on each other.
     """
     if partition is None:
         return batch
@@ -49,6 +49,6 @@ def given_up(batch: Batch, partition: str | None) -> Batch:
 
 
 def _only(ranges: Ranges, partition: str) -> Ranges:
-    """Return the plan of one partition; what could not be asked is nobody's to give up."""
+    """Return the plan of one partition, without unreadable partitions: unreadable partitions are not given up."""
     continues = tuple(name for name in ranges.continues if name == partition)
     return replace(ranges.only([partition]), continues=continues, unreadable={})

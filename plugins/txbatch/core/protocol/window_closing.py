@@ -1,4 +1,4 @@
-"""When windows are closed (R26): once the watermark, as all open plans and the new batch have it, reaches their end."""
+"""The closing of windows (R26): a window closes once the watermarks of the new batch and all open plans reach the end."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 # By stream.
 Marks = Mapping[str, int]
-# The key that has the starts of windows, or the value that has the ends of sessions; the first one of those that a commit closes,
-# and the one before which they end.
+# The key with the starts of windows, or the value with the ends of sessions; the first start or end closed by a commit, and
+# the first start or end still open.
 Closed = tuple[str, int, int]
 
 
 def closed(
     aggregates: Sequence[PersistentAggregate], before: Marks, after: Marks, open_plans: Iterable[Marks]
 ) -> tuple[dict[str, int], dict[str, Closed]]:
-    """Return up to when the windows of each state are closed once a batch is committed, and those that it closes (R26).
+    """Return up to when the windows of each state are closed after a commit, and the windows closed by the commit (R26).
 
-    `before` has the former until now, `after` are the watermarks since the commit. What an open plan may still count in time
-    keeps its windows open; one without a watermark, all. It never goes back, nor where a state has no watermark for some time.
+    `before` has the closing times until now, `after` the watermarks since the commit. Windows stay open while an open plan may
+    still count in time; an open plan without a watermark keeps all windows open. A closing time never goes back, even if a
+    state has no watermark for some time.
     """
     plans, found = list(open_plans), dict[str, Closed]()
     closed_to = {name: before[name] for name in (each.state.name for each in aggregates) if name in before}
@@ -45,5 +46,5 @@ def closed(
 
 
 def largest(times: Iterable[int | None]) -> int | None:
-    """Return the largest of the times that are known; None of none."""
+    """Return the largest known time; None if no time is known."""
     return max((each for each in times if each is not None), default=None)

@@ -15,18 +15,18 @@ from txbatch.core.state.state import OpaqueState
 if TYPE_CHECKING:
     from txbatch.core.aggregates.aggregator import CombinerAggregator
 
-# Which record a row is: the position of its batch; a digest of its fields; and which it is of those that are equal, from 1.
+# The key of a record's row: the batch's position; a digest of the fields; and a number among equal records, from 1.
 BATCH, RECORD, COPY = Field("batch", "bigint"), Field("record", "string"), Field("copy", "bigint")
 ROW_KEYS = (BATCH, RECORD, COPY)
 RECORD_CHARACTERS = 32
 
 
 class AppendState(OpaqueState):
-    """Records as they are, not aggregated: the table `state.<name>`, to which `Stream.persist` appends those of each batch.
+    """Records as they are, not aggregated: `Stream.persist` appends the records of each batch to the table `state.<name>`.
 
-    A row has the fields of a record behind the keys `batch`, `record` and `copy`. A restate of a batch replaces its rows.
-    With `prune` the rows of a batch go when retention folds it: `Topology(keep=...)` says when (R22).
-    `files` is a folder that has each committed batch as a file besides, such as `ParquetFiles("/lake/sold")`.
+    A row has the fields of a record behind the keys `batch`, `record` and `copy`. A restate of a batch replaces the batch's rows.
+    With `prune`, the rows of a batch go when retention folds the batch: `Topology(keep=...)` sets the time (R22).
+    `files` is a folder for a copy of each committed batch as a file, such as `ParquetFiles("/lake/sold")`.
     """
 
     appends = True
@@ -50,23 +50,23 @@ class AppendState(OpaqueState):
 
 
 class OfRecord(Max):
-    """A field of the one record that a row is."""
+    """A field of a row's only record."""
 
 
 def values_of(fields: Sequence[Field]) -> Mapping[str, CombinerAggregator]:
-    """Return the values of a row: one for each field. DefinitionError for a field that is named like a key of the row."""
+    """Return the values of a row, one for each field. Raise DefinitionError if a field is named like a key of the row."""
     unique((each.name for each in (*ROW_KEYS, *fields)), "column")
     return {field.name: OfRecord(field.name) for field in fields}
 
 
 def check_appends(state: Any) -> None:
-    """DefinitionError for what takes no records."""
+    """Raise DefinitionError if a state takes no records."""
     if not isinstance(state, AppendState):
         raise InvalidArgument(f"{state!r} takes no records; persist them to a state such as AppendState('name')")
 
 
 def check_aggregates(state: Any) -> None:
-    """DefinitionError for a state that takes records, and no aggregates."""
+    """Raise DefinitionError if a state takes records, and no aggregates."""
     if isinstance(state, AppendState):
         raise OutOfPlace(
             f"state {state.name!r} is an AppendState, which keeps records as they are: persist a stream to it, or aggregate "

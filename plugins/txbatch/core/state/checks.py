@@ -1,4 +1,4 @@
-"""Where a state may write besides: tables for its new values, folders for its files."""
+"""The further places to which a state may write: tables for new values, folders for files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from txbatch.core.state.new_values import NewValuesTable
 if TYPE_CHECKING:
     from txbatch.core.state.state import State
 
-# Schemas that the ledger makes; those of generations begin so.
+# Schemas of the ledger and the server; the names of generations' schemas begin with them.
 _OURS = ("txbatch", "report", "state", "contribution", "pg_", "information_schema")
 
 
 def checked_table(state: State, table: str) -> NewValuesTable:
-    """Return the table that is named; DefinitionError for one that the state's commit cannot fill, or that is the ledger's."""
+    """Return the named table. Raise DefinitionError if the state's commit cannot fill the table, or if the table is reserved."""
     of = f"state {state.name!r}: new_values_into({table!r})"
     schema, dot, name = str(table).partition(".")
     if not dot or "." in name:
@@ -34,7 +34,7 @@ def checked_table(state: State, table: str) -> NewValuesTable:
 
 
 def check_tables(states: Iterable[State]) -> None:
-    """DefinitionError where two states write into one table, which then says of no row whose it is."""
+    """Raise DefinitionError if two states write into one table: the rows of both would look the same."""
     taken: dict[NewValuesTable, str] = {}
     for state in states:
         if state.new_values is not None:
@@ -46,7 +46,7 @@ def check_tables(states: Iterable[State]) -> None:
 
 
 def check_files(state: State, files: Files, *, pruned: bool) -> Files:
-    """Return the files of a state; DefinitionError where a batch that has to be written again may be there no more."""
+    """Return the files of a state. Raise DefinitionError if a batch's records might be gone when the file is written again."""
     of = f"state {state.name!r}: files={files!r}"
     if not hasattr(files, "write"):
         raise InvalidArgument(f"{of} is no place for files; give ParquetFiles('/lake/{state.name}')")
@@ -62,7 +62,7 @@ def check_files(state: State, files: Files, *, pruned: bool) -> Files:
 
 
 def check_folders(states: Iterable[State]) -> None:
-    """DefinitionError where two states write their files into one folder."""
+    """Raise DefinitionError if two states write files into one folder."""
     taken: dict[Path, str] = {}
     for state in states:
         if state.files is not None:

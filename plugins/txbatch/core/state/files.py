@@ -1,4 +1,4 @@
-"""Files: where the records of a state that keeps them are written besides, a file for each committed batch (R10)."""
+"""Files: a folder for copies of a state's records, a file for each committed batch (R10)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """A state, by its name and the name that it had."""
+    """A state, by the present name and the name before."""
 
     @property
     def name(self) -> str:
@@ -19,11 +19,11 @@ class Named(Protocol):
 
     @property
     def was(self) -> str | None:
-        """The name that the state had, where it has history by that (R23)."""
+        """The state's name before, if the state has history by that name (R23)."""
 
 
 class KeptRecords(Protocol):
-    """A state that keeps records, and the fields of its records."""
+    """A state that keeps records, with the fields of the records."""
 
     @property
     def state(self) -> Named:
@@ -35,7 +35,7 @@ class KeptRecords(Protocol):
 
 
 class KnownState(Protocol):
-    """How far a state is: its newest txid, when its topology was made, and which of its generations were replaced."""
+    """How far a state is: the newest txid, the making of the topology, and the replaced generations."""
 
     @property
     def txid(self) -> int:
@@ -43,32 +43,32 @@ class KnownState(Protocol):
 
     @property
     def made(self) -> tuple[str, int]:
-        """When the topology was made, and its first txid."""
+        """When the topology was made, and the first txid."""
 
     @property
     def replaced(self) -> tuple[object, ...]:
-        """The generations that rebuilds replaced."""
+        """The generations replaced by rebuilds."""
 
 
 class CommittedRecords(Protocol):
-    """What a ledger tells of the records of a state. `core.upstream.upstream.Upstream` has it."""
+    """The ledger's answers about the records of a state, a part of `core.upstream.upstream.Upstream`."""
 
     def known(self, state: str) -> KnownState:
         """Return how far the state is."""
 
     def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
-        """Return the positions that were counted after a txid, each with the last txid that counted it."""
+        """Return the positions counted after a txid, each with the position's last counting txid."""
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """Return these columns of the records of a position."""
+        """Return columns of the records of a position."""
 
 
 class Files(Protocol):
-    """A folder of one state alone. `storage.parquet_files` has it."""
+    """A folder of one state alone. `storage.parquet_files` has the real folder."""
 
     @property
     def folder(self) -> Path:
         """The folder."""
 
     def write(self, aggregate: KeptRecords, upstream: CommittedRecords) -> None:
-        """Write the committed batches that are not there yet, or not as they are now; TransientError when that cannot be."""
+        """Write each committed batch with a missing or outdated file. Raise TransientError if writing is impossible."""

@@ -1,7 +1,7 @@
-"""The fold: what a key's contributions amount to (R17..R19, R22). `postgres.state.folds` says the same in SQL.
+"""The fold: the value of a key from the key's contributions (R17..R19, R22). `postgres.state.folds` is the same in SQL.
 
-A position is the ordinary txid that a contribution stands for; its versions are that txid and those of its restates, of which
-the newest counts. What was folded by retention is the key's base, before all positions.
+A position is the ordinary txid behind a contribution. The versions of a position are the ordinary txid and the txids of
+restates; the newest version counts. Contributions folded by retention are the key's base, before all positions.
 
 >>> from txbatch.core.aggregates.merge import ADD
 >>> from txbatch.core.aggregates.merger import Merger
@@ -26,7 +26,7 @@ from txbatch.core.state.update import Change
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one version of a position does to a key; `replaced_by` is the txid that counts in its place since."""
+    """The change to a key by one version of a position; `replaced_by` is the txid of the next version."""
 
     position: int
     txid: int
@@ -34,22 +34,22 @@ class Contribution:
     replaced_by: int | None = None
 
     def counts(self, at: int | None = None) -> bool:
-        """True if it counted when `at` was the newest final txid; None: if it does now."""
+        """True if the contribution counted when `at` was the newest final txid; if `at` is None, True if it counts now."""
         if at is None:
             return self.replaced_by is None
         return self.txid <= at and not self.replaced_at(at)
 
     def replaced_at(self, at: int | None = None) -> bool:
-        """True if it had counted before `at`, and did not any more."""
+        """True if the contribution was replaced by `at`; if `at` is None, True if replaced by now."""
         return self.replaced_by is not None and (at is None or self.replaced_by <= at)
 
 
 def fold(
     base: Partial | None, contributions: Iterable[Contribution], combine: Merger, at: int | None = None
 ) -> Partial | None:
-    """Return a key's value now, or when `at` was the newest final txid; None: there was no such key.
+    """Return a key's value now, or as of `at`, the newest final txid then; None if the key did not exist.
 
-    In the order of positions, where that matters: for keys that were removed.
+    Contributions are merged in the order of positions, since removed keys depend on the order.
     """
     value = base
     for each in sorted((each for each in contributions if each.counts(at)), key=lambda each: each.position):
@@ -58,7 +58,7 @@ def fold(
 
 
 def last_changed(contributions: Collection[Contribution], at: int | None = None) -> int | None:
-    """Return the txid that changed a key last, be it that it took a contribution away; None: none did."""
+    """Return the txid of a key's last change, even if the change only took a contribution away; None without a change."""
     changed = [each.txid for each in contributions if at is None or each.txid <= at]
     changed += [each.replaced_by for each in contributions if each.replaced_by is not None and each.replaced_at(at)]
     return max(changed, default=None)

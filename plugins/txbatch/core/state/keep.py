@@ -1,4 +1,4 @@
-"""How much of its past a topology keeps, as a job says it. `core.corrections.retention` decides what follows."""
+"""How much of the past a topology keeps, as defined by a job. `core.corrections.retention` decides the consequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOR_EVER = "for ever"
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How much of a topology's past can be asked for and restated: its last `txids`, or those of the last `days`.
+    """How much of a topology's past can be asked for and restated: the last `txids`, or the txids of the last `days`.
 
     >>> str(Keep(txids=1000)), str(Keep(days=0.5)), str(Keep(days=1)), Keep.from_json(Keep(days=90).to_json())
     ('the last 1,000 txids', 'the last 0.5 days', 'the last day', Keep(txids=None, days=90))
@@ -36,17 +36,17 @@ class Keep:
         return f"the last {what}" if number == 1 else f"the last {number:,} {what}s"
 
     def to_json(self) -> dict[str, float]:
-        """Return what the ledger stores of it."""
+        """Return the policy as JSON for the ledger."""
         return {"txids": self.txids} if self.txids is not None else {"days": self.days or 0}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Keep:
-        """Return what was stored."""
+        """Return the policy of a stored JSON value."""
         return cls(stored.get("txids"), stored.get("days"))
 
     @classmethod
     def stored(cls, stored: Mapping[str, Any] | None) -> Keep | None:
-        """Return what was stored, beside what is of windows (R30); None: nothing was, and all is kept."""
+        """Return a stored policy without the part about windows (R30); None if nothing is stored, and everything kept."""
         found = {name: each for name, each in (stored or {}).items() if name in ("txids", "days")}
         return cls.from_json(found) if found else None
 

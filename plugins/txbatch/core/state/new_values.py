@@ -1,6 +1,6 @@
-"""New values: a table that each commit fills with what it changed in a state, in the transaction of the commit (R10).
+"""New values: a table for a state's changes, filled by each commit in the transaction of the commit (R10).
 
-Its columns are those of `report.changes_<state>`: keys, what became of each, values before and after, the txid.
+The columns are the columns of `report.changes_<state>`: keys, the kind of change, values before and after, the txid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from txbatch.core.errors import SchemaMismatch
 
 @dataclass(frozen=True, slots=True)
 class NewValuesTable:
-    """A table of the ledger's database, which is the user's own."""
+    """A user's own table in the ledger's database."""
 
     schema: str
     name: str
@@ -26,7 +26,7 @@ class NewValuesTable:
 def changed(
     key: Sequence[Any], before: Sequence[Any] | None, after: Sequence[Any] | None, txid: int
 ) -> tuple[Any, ...] | None:
-    """Return the row of a key whose values were finished; None where nothing changed.
+    """Return the row of a key, from finished values before and after; None if nothing changed.
 
     >>> changed(["dog"], [1], [3], 7), changed(["dog"], None, [1], 7), changed(["dog"], [1], [1], 7)
     (('dog', 'changed', 1, 3, 7), ('dog', 'added', None, 1, 7), None)
@@ -40,7 +40,7 @@ def changed(
 
 
 def check_types(table: NewValuesTable, there: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """SchemaMismatch for a table that lacks a column, or has it with another type, and how to mend it."""
+    """Raise SchemaMismatch, with the statement that mends the table, if a column is missing or of another type."""
     for name, type_ in expected.items():
         if there.get(name) != type_:
             has = f"has {name!r} as {there[name]}" if name in there else f"has no {name!r}"

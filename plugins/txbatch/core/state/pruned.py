@@ -1,6 +1,6 @@
-"""Which rows of a state retention has pruned (R22): those of the positions of spans, each after a txid and up to another.
+"""The rows of a state pruned by retention (R22), as spans of positions: each after a txid and up to a later txid.
 
-There is more than one span where a definition took pruning back, and began it anew: what was folded between stays.
+A state has several spans if a definition stopped pruning and began again: rows folded in between stay.
 
 >>> more_pruned((), 4), more_pruned(((0, 4),), 9), more_pruned(begun(((0, 4),), 6), 9)
 (((0, 4),), ((0, 9),), ((0, 4), (6, 9)))
@@ -16,18 +16,18 @@ Spans = tuple[tuple[int, int], ...]
 
 
 def begun(spans: Spans, horizon: int) -> Spans:
-    """Return the spans of a state whose rows go from a horizon on: what is folded up to there stays."""
+    """Return the spans of a state with pruning from a horizon on: rows folded up to the horizon stay."""
     return (*(each for each in spans if each[0] < each[1]), (horizon, horizon))
 
 
 def more_pruned(spans: Spans, horizon: int) -> Spans:
-    """Return the spans once all rows up to a horizon have gone, but for those that pruning began behind."""
+    """Return the spans after all rows up to a horizon have gone, except rows from before pruning began."""
     *before, (after, _) = spans or ((0, 0),)
     return (*before, (after, horizon))
 
 
 def pruned_to(spans: Spans) -> int:
-    """Return the last position whose rows have gone; 0: none have."""
+    """Return the last position with pruned rows; 0 if no rows have gone."""
     return max((last for after, last in spans if after < last), default=0)
 
 
@@ -41,7 +41,7 @@ def has_gone(spans: Spans, position: int) -> bool:
 
 
 def stored_spans(stored: Iterable[Iterable[int]] | None) -> Spans:
-    """Return the spans that were stored as JSON; null: none.
+    """Return the spans of a stored JSON value; for null, no spans.
 
     >>> stored_spans([[0, 4]]), stored_spans(None)
     (((0, 4),), ())

@@ -1,6 +1,6 @@
-"""State: a keyed aggregate, of one of Trident's three kinds, and the values that each kind keeps.
+"""State: a keyed aggregate, of one of Trident's three kinds, and the values kept by each kind.
 
-`core.state.update` changes them.
+`core.state.update` changes the values.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from txbatch.core.windows.window import micros
 if TYPE_CHECKING:
     from txbatch.core.state.files import Files
 
-# A partition of the contributions is named after its state and its first txid: name@1234567890123456789
+# A partition of the contributions is named after the state and the partition's first txid: name@1234567890123456789
 STATE_NAME_BYTES_MAX = 43
-# The schema has views of these names in `report.`, where each state has its own.
+# The ledger's own views in `report.`, beside the views of states.
 REPORTS = frozenset(
     {
         "batches",
@@ -42,7 +42,7 @@ REPORTS = frozenset(
         "windows_left",
     }
 )
-# A setting and an Airflow connection are named after it.
+# A setting and an Airflow connection are named after the database.
 _DATABASE = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -57,19 +57,18 @@ class StateKind(StrEnum):
 class State:
     """A keyed aggregate in PostgreSQL: the table `state.<name>`, reported as `report.<name>`.
 
-    `contributions` keeps what each batch contributed, for restate, why, as-of and verify; without it the state is
-    smaller and those are refused. `database` names another database than the ledger's, where the state is kept apart
-    (R21): without contributions. Where the topology has history, `was` is the name that the state had, and `since="now"` lets
-    a new state count from the next txid on (R23). `keep_windows` is how long windows that have ended stay, such as "90 days",
-    once `txbatch gc` is run: for ever, unless that is said (R30).
+    `contributions` keeps each batch's contribution, for restate, why, as-of and verify; without contributions the state is
+    smaller, and all four are refused. `database` names a database apart from the ledger's (R21), without contributions.
+    If the topology has history, `was` is the state's name before, and `since="now"` lets a new state count from the next txid
+    on (R23). `keep_windows` is how long ended windows stay if `txbatch gc` is run, such as "90 days"; by default for ever (R30).
     """
 
     kind: StateKind
-    appends = False  # whether it takes records, not aggregates
-    prune = False  # whether rows go when retention folds what they came from
-    files: Files | None = None  # where its records are written besides
-    new_values: NewValuesTable | None = None  # the table that its commits fill with what they change
-    keep_windows: int | None = None  # how many microseconds windows stay once they have ended; None: for ever
+    appends = False  # whether the state takes records, not aggregates
+    prune = False  # whether rows go when retention folds the rows' batches
+    files: Files | None = None  # where copies of the records are written
+    new_values: NewValuesTable | None = None  # the table for changes, filled by commits
+    keep_windows: int | None = None  # how many microseconds ended windows stay; None: for ever
 
     def __init__(
         self,
@@ -101,12 +100,12 @@ class State:
 
 
 def changes_name(state: str) -> str:
-    """The view of what each batch contributed to a state."""
+    """Return the name of the view with each batch's changes to a state."""
     return f"{state}_changes"
 
 
 def changes_columns(keys: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Return the columns of what changes in a state.
+    """Return the columns of a state's changes.
 
     >>> changes_columns(["word"], ["count"])
     ['word', 'change', 'count_before', 'count_after', 'txid']
@@ -120,12 +119,12 @@ def changes_columns(keys: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def versions_name(state: str) -> str:
-    """The view of what each version of a position contributed to a state, as partials, which its functions fold."""
+    """Return the name of the view with each version's partials in a state, for the state's functions to fold."""
     return f"{state}@versions"
 
 
 def check_reports(states: Sequence[State]) -> None:
-    """DefinitionError when a state of a topology is named like a view of another one."""
+    """Raise DefinitionError if a state of a topology is named like a view of another state."""
     names = {state.name for state in states if state.database is None}
     for state in (state for state in states if state.contributions):
         of = {changes_name(state.name): "each batch changed in", versions_name(state.name): "each version counts in"}
@@ -142,20 +141,20 @@ class NonTransactionalState(State):
 
 
 class TransactionalState(State):
-    """Exactly-once for spouts that emit the same records for the same txid."""
+    """Exactly once for spouts that emit the same records for the same txid."""
 
     kind = StateKind.TRANSACTIONAL
 
 
 class OpaqueState(State):
-    """Exactly-once also for spouts whose retried batch may hold other records."""
+    """Exactly once, even for spouts that may emit other records for a retried batch."""
 
     kind = StateKind.OPAQUE
 
 
 @dataclass(frozen=True, slots=True)
 class NonTransactionalValue:
-    """A value without replay protection; `txid` is the last transaction that wrote it, for information only."""
+    """A value without replay protection; `txid` is the last transaction that wrote the value, for information only."""
 
     txid: int
     value: Partial
@@ -163,7 +162,7 @@ class NonTransactionalValue:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalValue:
-    """A value and the txid that last changed it."""
+    """A value, and the txid of the last change."""
 
     txid: int
     value: Partial
@@ -171,9 +170,9 @@ class TransactionalValue:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueValue:
-    """A value, the txid that last changed it, and what both were before that; `prev_txid` None: the key did not exist.
+    """A value, the txid of the last change, and both before the change; if the key did not exist, `prev_txid` is None.
 
-    `value` None is a tombstone: a state apart remembers what the key was until the txid that removed it is final (R21).
+    `value` None is a tombstone: a state apart keeps the key's value before until the removing txid is final (R21).
     """
 
     txid: int

@@ -1,4 +1,4 @@
-"""The update table R9 as pure functions: one class per kind of state, and per place. `postgres.state.statements` says the
+"""The update table R9 as pure functions: one class per kind of state, and per place. `postgres.state.statements` is the
 same in SQL.
 
 >>> from txbatch.core.aggregates.merge import ADD
@@ -27,19 +27,19 @@ Combine = Callable[[Partial, Partial], Partial]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a batch does to one key: `removed` drops the value before it, `counted` says that records of the key count."""
+    """A batch's change to one key. If `removed`, the value before is dropped; if `counted`, records of the key count."""
 
     partial: Partial
     removed: bool = False
     counted: bool = True
 
     def also(self, other: Change, combine: Combine) -> Change:
-        """Merge two changes of one key in one batch; their order does not matter."""
+        """Merge two changes of one key in one batch; the order does not matter."""
         both = combine(self.partial, other.partial)
         return Change(both, self.removed or other.removed, self.counted or other.counted)
 
     def after(self, value: Partial | None, combine: Combine) -> Partial | None:
-        """Return the key's value, given that before the batch; None: there is no such key."""
+        """Return the key's value after the batch, from the value before; None if the key does not exist."""
         if not self.counted:
             return None
         return self.partial if self.removed or value is None else combine(value, self.partial)
@@ -47,7 +47,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class StateUpdate:
-    """What one commit changes in one state: rows to write, and keys to take away."""
+    """The changes of one commit to one state: rows to write, and keys to remove."""
 
     txid: int
     puts: Mapping[Any, Value]
@@ -60,14 +60,14 @@ class StateUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Updater(ABC):
-    """Decides R9 for a batch. `combine` is that of the state's values."""
+    """The decision R9 for a batch. `combine` merges the state's values."""
 
     combine: Combine
 
     def update(self, stored: Mapping[Any, Any], changes: Mapping[Any, Change], txid: int) -> StateUpdate:
-        """Return what a batch changes. `stored` holds the state's rows: those of the batch's keys; apart, also those at `txid`.
+        """Return a batch's changes. `stored` has the rows of the batch's keys; for a state apart, also all rows at `txid`.
 
-        Raises StateAhead for a row at a later txid, and in the ledger's own database also at this txid.
+        Raise StateAhead if a row is at a later txid, and in the ledger's own database also if a row is at `txid`.
         """
         after: dict[Any, Value | None] = {}
         for key, change in changes.items():
@@ -81,7 +81,7 @@ class Updater(ABC):
 
     @abstractmethod
     def _value(self, before: Any, change: Change, txid: int) -> Value | None:
-        """The key's row, given that before the batch."""
+        """Return the key's row after the batch, from the row before."""
 
     def _check(self, key: Any, stored: int, txid: int) -> None:
         if stored >= txid:
@@ -90,7 +90,7 @@ class Updater(ABC):
     def _others(
         self, stored: Mapping[Any, Any], changes: Mapping[Any, Change], txid: int
     ) -> Mapping[Any, Value | None]:
-        """What becomes of rows whose keys are not in the batch."""
+        """Return the changes to rows with keys outside the batch."""
         return {}
 
     def _stays(self, value: Value) -> bool:
@@ -98,7 +98,7 @@ class Updater(ABC):
 
 
 class NonTransactional(Updater):
-    """Combines with whatever is there, in every place."""
+    """Combine with the stored value, in every place."""
 
     def _check(self, key: Any, stored: int, txid: int) -> None:
         pass
@@ -109,7 +109,7 @@ class NonTransactional(Updater):
 
 
 class Transactional(Updater):
-    """Combines; in the ledger's database, where no txid comes twice."""
+    """Combine, in the ledger's database, where no txid comes twice."""
 
     def _value(self, before: TransactionalValue | None, change: Change, txid: int) -> Value | None:
         value = change.after(before.value if before else None, self.combine)
@@ -117,7 +117,7 @@ class Transactional(Updater):
 
 
 class Opaque(Updater):
-    """Combines, and keeps what was before; in the ledger's database."""
+    """Combine, and keep the value before, in the ledger's database."""
 
     def _value(self, before: OpaqueValue | None, change: Change, txid: int) -> Value | None:
         prev, prev_txid = self._prev(before, txid)
@@ -128,7 +128,7 @@ class Opaque(Updater):
 
 
 class _Apart(Updater):
-    """In another database than the ledger's (R21) a row at the batch's txid is that of an earlier attempt."""
+    """In a database apart from the ledger's (R21), a row at the batch's txid comes from an earlier attempt."""
 
     def _check(self, key: Any, stored: int, txid: int) -> None:
         if stored > txid:
@@ -136,7 +136,7 @@ class _Apart(Updater):
 
 
 class TransactionalApart(_Apart, Transactional):
-    """A row that an earlier attempt wrote stays."""
+    """The row of an earlier attempt stays."""
 
     def _value(self, before: TransactionalValue | None, change: Change, txid: int) -> Value | None:
         if before is not None and before.txid == txid:
@@ -145,7 +145,7 @@ class TransactionalApart(_Apart, Transactional):
 
 
 class OpaqueApart(_Apart, Opaque):
-    """What an earlier attempt wrote is computed anew from what was before; also where this attempt lacks the key."""
+    """The row of an earlier attempt is computed again from the value before, even if the present attempt lacks the key."""
 
     def _prev(self, before: OpaqueValue | None, txid: int) -> tuple[Partial | None, int | None]:
         if before is not None and before.txid == txid:
@@ -155,7 +155,7 @@ class OpaqueApart(_Apart, Opaque):
     def _others(
         self, stored: Mapping[Any, Any], changes: Mapping[Any, Change], txid: int
     ) -> Mapping[Any, Value | None]:
-        """Keys that an earlier attempt of this txid wrote become what they were; tombstones of lower txids, final now, go."""
+        """Give keys of an earlier attempt at the txid the value before; remove tombstones of lower txids, final by now."""
         back: dict[Any, Value | None] = {}
         for key, value in stored.items():
             if key in changes or value.txid > txid or (value.txid < txid and value.value is not None):
@@ -167,7 +167,7 @@ class OpaqueApart(_Apart, Opaque):
         return back
 
     def _stays(self, value: Value) -> bool:
-        """A tombstone stays while it has something to give back."""
+        """A tombstone stays while the tombstone has a value to give back."""
         return value.value is not None or value.prev is not None
 
 

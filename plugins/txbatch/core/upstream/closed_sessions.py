@@ -1,7 +1,7 @@
-"""Which of the sessions that a batch closes are handed on: those in which nothing was closed before (R26, R27).
+"""The sessions handed on after a batch closes them: only sessions in which nothing was closed before (R26, R27).
 
-What comes in time never reaches a closed session. A late record, or a restate, may make one longer, so that it is open again, or
-join it to one that is open: it was handed on, and what became of it is a change.
+A record in time never reaches a closed session. A late record, or a restate, may make a closed session longer and open again,
+or join a closed session to an open session. The closed session was handed on before, so the rest of the story is a change.
 
 >>> first, late = SessionVersion(0, 10, txid=1), SessionVersion(30, 35, txid=3)
 >>> closings = [(1, 20), (2, 45), (3, 45), (4, 70)]
@@ -24,7 +24,7 @@ from txbatch.core.windows.session_window import SessionWindow
 
 @dataclass(frozen=True, slots=True)
 class SessionVersion:
-    """What a txid contributed to a piece of a session: its first and its last time, and by which txid it was replaced."""
+    """A txid's contribution to a piece of a session: the first and the last time, and the txid of the next version."""
 
     start: int
     last: int
@@ -33,17 +33,17 @@ class SessionVersion:
 
     @classmethod
     def of(cls, start: datetime, last: datetime, txid: int, replaced_by: int | None = None) -> SessionVersion:
-        """Return it of times."""
+        """Return the version with datetimes as microseconds."""
         return cls(micros_of(start), micros_of(last), txid, replaced_by)
 
     def counts(self, at: int) -> bool:
-        """True if it counted when `at` was the newest final txid."""
+        """True if the version counted when `at` was the newest final txid."""
         return self.txid <= at and not (self.replaced_by is not None and self.replaced_by <= at)
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a generation that a rebuild replaced had of a key: what was closed as of a cut up to `last` it says alone."""
+    """A key's versions in a replaced generation, which alone decides about sessions closed as of cuts up to `last`."""
 
     versions: Collection[SessionVersion]
     last: int
@@ -51,10 +51,10 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of sessions that are `gap` apart: from the cut `since` on, what was closed of those that touch one in time.
+    """The question about sessions `gap` apart: whether, from the cut `since` on, a session touching a given one was closed.
 
-    `closings` are the commits that say up to when sessions are closed, by txid, each with that time. An earlier version asked
-    only for those that begin within the one, and not those that are `touching`.
+    `closings` are the commits that close sessions, by txid, each with the time up to which sessions are closed. An earlier
+    version asked only for sessions that begin within the given session, without `touching`.
     """
 
     gap: int
@@ -63,9 +63,9 @@ class Asked:
     touching: bool = True
 
     def closed(self, session: tuple[int, int], versions: Collection[SessionVersion], at: int, swapped: int = 0) -> bool:
-        """True if something of a session was closed as of a txid, by these versions, of which reports know since `swapped`.
+        """True if a part of a session was closed as of a txid, by versions of a generation in reports since txid `swapped`.
 
-        Reports showed a generation as of the commits after the swap: a txid that was aborted meanwhile showed nothing.
+        Reports showed a generation as of the commits after the swap: a txid aborted meanwhile showed nothing.
         """
         number, (begin, end) = bisect_right(self.closings, at, key=itemgetter(0)), session
         commit, shut = self.closings[number - 1] if number else (0, 0)
@@ -82,11 +82,12 @@ def first_closed(
     asked: Asked,
     before: Sequence[Before] = (),
 ) -> int | None:
-    """Return the first earlier cut as of which something of a session was closed; None: nothing was.
+    """Return the first earlier cut as of which a part of a session was closed; None if no part was.
 
-    The session is as of `cut`, and has its first and its last time; `versions` are all of its key. What retention folded is the
-    same as of all of them: it is not asked from before the horizon. Just before each change there was most to close: between two
-    of them the time alone goes on. `before` are the generations that were replaced until then, oldest first: a swap is a change.
+    The session, a first and a last time, is as of `cut`; `versions` are all versions of the session's key. Versions folded by
+    retention count the same as of every asked cut, as no cut before the horizon is asked. Just before each change most was
+    closed, as only time goes on between two changes: so only the cuts before changes are asked. `before` are the generations
+    replaced until then, oldest first: a swap is a change.
     """
     (begin, end), swapped = session, 0
     for each in before:
@@ -102,23 +103,23 @@ def first_closed(
 
 
 def same_sessions(columns: Metadata, others: Metadata) -> bool:
-    """True if two definitions, as they are stored, are of sessions that are told apart by the same keys."""
+    """True if two stored definitions have sessions with the same keys."""
     return "sessions" in columns and all(columns.get(each) == others.get(each) for each in ("sessions", "keys"))
 
 
 def _before_changes(versions: Iterable[SessionVersion]) -> set[int]:
-    """Return the cuts just before something changed."""
+    """Return the cuts just before a change."""
     return {txid - 1 for each in versions for txid in (each.txid, each.replaced_by) if txid is not None}
 
 
 def _sessions(versions: Collection[SessionVersion], gap: int, at: int) -> list[tuple[int, int]]:
-    """Return first and last time of each session as of a txid."""
+    """Return the first and last time of each session as of a txid."""
     there = (each for each in versions if each.counts(at))
     return [(pieces[0].start, _last(pieces)) for pieces in _together(there, gap)]
 
 
 def _together(versions: Iterable[SessionVersion], gap: int) -> Iterator[list[SessionVersion]]:
-    """Yield those that would be of one session if all counted: no others ever were."""
+    """Yield the groups of versions that would form one session if all counted: no wider session ever existed."""
     return SessionWindow("", "", gap).together(versions, of=lambda each: (each.start, each.last), micros=int)
 
 

@@ -1,7 +1,7 @@
-"""Closed windows of a state as the source of another topology: each once, as reports showed it when it was closed (R26).
+"""Closed windows of a state as the source of another topology: each window once, as reported when closed (R26).
 
-A range has the cuts after the last one up to the newest, and with it the windows that their batches closed. The first range has
-those that were closed before, too: all as of the oldest cut from which on everything is kept, with all that is asked for.
+A range has the cuts after the last range up to the newest cut, with the windows closed by the cuts' batches. The first range
+also has the windows closed earlier, all as of the oldest cut from which on everything asked for is kept.
 
 >>> known = UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4)
 >>> [cut_of(known, {"start": 4, "end": 9}, txid) for txid in (2, 4, 7)]
@@ -32,7 +32,7 @@ from txbatch.core.upstream.ranges import (
 
 
 def check_closes(known: UpstreamState) -> None:
-    """TerminalError for a state of which no window closes."""
+    """Raise TerminalError if no window of a state closes."""
     if not known.closed:
         raise CannotAsk(
             f"state {known.state!r} has no windows that close: they are those of a stream with a watermark; group it by "
@@ -42,9 +42,9 @@ def check_closes(known: UpstreamState) -> None:
 
 
 def next_closed(known: UpstreamState, last: Metadata | None, asked: Collection[str] = ()) -> dict[str, Any] | None:
-    """Return the range from the last cut to the newest; None when that is the same. RecordsGone when a cut of it is not kept.
+    """Return the range from the last cut to the newest cut; None if both are the same. `asked` are the columns to read.
 
-    `asked` are the columns that are read.
+    Raise RecordsGone if a cut of the range is not kept.
     """
     if last is not None:
         found = next_range(known, last)
@@ -63,23 +63,23 @@ def next_closed(known: UpstreamState, last: Metadata | None, asked: Collection[s
 
 
 def asks_touching(range_: Metadata) -> bool:
-    """True if a range hands on no session that touches one which was closed, be it that a rebuild has come between the two.
+    """True if a range leaves out each session that touches a session closed before, even with a rebuild in between.
 
-    One that an earlier version planned does not say so: whoever reads it gets what its first attempt did.
+    False for a range from an earlier version: every reading gives the same records as the first attempt.
     """
     return bool(range_.get("touching"))
 
 
 def asked_before(known: UpstreamState, range_: Metadata, cut: int) -> list[Replaced]:
-    """Return the generations that were replaced before that of a cut, of those that a range asks for what was closed."""
+    """Return the generations to be asked for sessions closed before a range: replaced ones, before the cut's generation."""
     since = asked_since(range_)
     return [each for each in known.replaced if asks_touching(range_) and since <= each.last < cut]
 
 
 def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
-    """Return the oldest cut from which on a state has, as of each, all that is asked for, by its keys and definitions of now.
+    """Return the oldest cut from which on a state has all columns asked for, by the present keys and definitions.
 
-    0: nothing of it is folded or dropped.
+    The result is 0 if nothing was folded or dropped.
 
     >>> from txbatch.core.upstream.ranges import Replaced
     >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4))
@@ -101,14 +101,14 @@ def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
 
 
 def closed_columns(known: UpstreamState, replaced: Replaced | None) -> list[str]:
-    """Return which columns of a state's closed windows those of a generation have."""
+    """Return the columns of a state's closed windows that a generation has, too."""
     now, then = known.defined, defined_by(known, replaced) or known.defined
     there, here = ({*_keys(each), *each["aggregates"]} for each in (then, now))
     return [name for name in known.closed if name in there or name not in here]
 
 
 def lacking(known: UpstreamState, replaced: Replaced | None, asked: Iterable[str]) -> str:
-    """Return what closed windows of a generation lack of what is asked for, or that they are by other keys; empty: nothing."""
+    """Return in words which asked columns the closed windows of a generation lack, or "other keys"; empty if none."""
     then = defined_by(known, replaced)
     if then is None:
         return ""
@@ -119,19 +119,19 @@ def lacking(known: UpstreamState, replaced: Replaced | None, asked: Iterable[str
 
 
 def _otherwise(known: UpstreamState, replaced: Replaced, asked: Iterable[str]) -> bool:
-    """True if a generation has what is asked for as another aggregate, or of another type, than the state has now."""
+    """True if an asked column was another aggregate, or of another type, in a generation than now."""
     then = defined_by(known, replaced)
     return then is not None and any(_value(then, name) != _value(known.defined, name) for name in asked)
 
 
 def _value(defined: Metadata, name: str) -> tuple[str | None, list[Any]]:
-    """Return what is aggregated in a value, and the columns that it is kept in; of another column nothing."""
+    """Return the aggregate of a value, and the stored columns of the value; for any other column, nothing."""
     kept = [each for each in defined["values"] if each[0] == name or each[0].startswith(f"{name}_")]
     return defined["aggregates"].get(name), kept if name in defined["aggregates"] else []
 
 
 def check_told(known: UpstreamState, range_: Metadata, closings: Iterable[Closing], asked: Collection[str]) -> None:
-    """RecordsGone for windows that cannot be handed on with what is asked for: a rebuild has come since they were closed."""
+    """Raise RecordsGone if windows closed before a rebuild lack an asked column, and cannot be handed on."""
     for closing, cut in closings_of_range(known, range_, list(closings)):
         replaced = replaced_with(known, cut)
         if replaced and (lacks := lacking(known, replaced, asked)):
@@ -146,36 +146,36 @@ def _keys(defined: Metadata) -> list[str]:
 
 
 def first_closed(range_: Metadata) -> int:
-    """Return the txid after which batches closed the windows that a range has."""
+    """Return the txid after which batches closed the windows of a range."""
     return 0 if range_["windows"] == ALL else int(range_["start"])
 
 
 def asked_since(range_: Metadata) -> int:
-    """Return the cut from which on a range asks what of its sessions had been closed before: where it begins, or earlier.
+    """Return the cut from which on a range asks for sessions closed before: the beginning of the range, or an earlier cut.
 
-    Earlier where something was closed then in a session that was open as of its beginning.
+    The cut is earlier if a part of a session was closed then, and the session was open at the beginning of the range.
     """
     return int(range_.get("since", range_["start"]))
 
 
 def asked_next(range_: Metadata) -> int:
-    """Return from which cut on the next range asks that."""
+    """Return the cut from which on the next range asks for sessions closed before."""
     return int(range_.get("next_since", range_["end"]))
 
 
 def closings_of_range(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -> list[tuple[Closing, int]]:
-    """Return those closings that a range has, each with the cut as of which its windows are read."""
+    """Return the closings in a range, each with the cut as of which the closed windows are read."""
     of_range = (each for each in closings if first_closed(range_) < each.txid <= range_["end"])
     cuts = ((each, cut_of(known, range_, each.txid)) for each in of_range)
     return [(each, cut) for each, cut in cuts if cut is not None]
 
 
 def cut_of(known: UpstreamState, range_: Metadata, txid: int) -> int | None:
-    """Return as of which cut the windows are read that a txid closed; None: of what was counted then nothing is kept.
+    """Return as of which cut to read the windows closed by a txid; None if nothing from then is kept.
 
-    That is the txid, or, where it came before the range, where that begins: also over a rebuild, where they are the same windows.
-    Of other ones nothing is told if the past was dropped, else RecordsGone. A range that an earlier version planned does not say
-    `over`: it has those of its generation alone.
+    If the txid came before the range, the cut is the beginning of the range, else the txid. Over a rebuild, the windows must
+    be the same. If the windows differ, the result is None if the past was dropped; if not dropped, raise RecordsGone. A range
+    from an earlier version, without `over`, has the windows of one generation alone.
     """
     if txid > range_["start"]:
         return txid

@@ -1,6 +1,6 @@
-"""Look-ups in live states: as of which txid, which the plan of a batch fixes; and what an attempt is given of them.
+"""Look-ups in live states: the txid of the look-up, fixed by the plan of a batch, and the rows for an attempt.
 
-The *cut* of a state is `{"txid": 9, "of": [...]}`; `of` says which state of that name it is, should it be dropped and made anew.
+The *cut* of a state is `{"txid": 9, "of": [...]}`; `of` tells the state apart from a dropped state of the same name.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _THEN = (
 
 
 def live_states(topology: Topology) -> dict[LiveState, int]:
-    """Return the live states that records are looked up in, with the numbers by which their files are named."""
+    """Return the live states for looking records up, with the numbers in the names of the states' files."""
     found = dict.fromkeys(query.state for query in topology.queries if isinstance(query.state, LiveState))
     return {state: number for number, state in enumerate(found, len(upstreams.exported(topology)))}
 
 
 def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metadata]) -> dict[str, Metadata]:
-    """Return as of when each live state is looked up in: as of `then`, where that is said, else as of now.
+    """Return the cut of each live state: the cut in `then`, or by default the present one.
 
-    Raises UnknownName, TerminalError and RecordsGone for a state that cannot be asked as of then, SchemaMismatch for a field that
-    it has not.
+    Raise UnknownName, TerminalError or RecordsGone if a state cannot be asked as of the cut, SchemaMismatch if a state lacks
+    a field.
     """
     found: dict[str, Metadata] = {}
     for state in live_states(topology):
@@ -76,7 +76,7 @@ def _own(topology: Topology, state: LiveState) -> PersistentAggregate | None:
 
 
 def _before_first(state: LiveState, own: PersistentAggregate) -> Metadata:
-    """Return the cut of a state of the topology itself before that is registered, as `txbatch plan` asks it: it is empty."""
+    """Return the cut of a topology's own state before the topology is registered, for `txbatch plan`: an empty state."""
     cut, definition = {"txid": 0, "of": []}, state_definition(own)
     check_dated(state.name, definition.database, contributions=definition.contributions)
     _check_fields(state, cut, shown_columns(definition.columns))
@@ -84,9 +84,9 @@ def _before_first(state: LiveState, own: PersistentAggregate) -> Metadata:
 
 
 def check_cut(known: UpstreamState, cut: Metadata, *, again: bool = False) -> None:
-    """RecordsGone when a state cannot be asked as of a cut any more, or has not all that it had as of it.
+    """Raise RecordsGone if a state cannot be asked as of a cut any more, or has lost rows of the cut.
 
-    `again`: for a batch that is planned with the cut of another one.
+    If a batch is planned with the cut of another batch, `again` is True.
     """
     range_ = {"start": cut["txid"], "end": cut["txid"], "of": cut["of"]}
     check_same(known, range_, _THEN)
@@ -96,7 +96,7 @@ def check_cut(known: UpstreamState, cut: Metadata, *, again: bool = False) -> No
 
 
 def _now(known: UpstreamState) -> Metadata:
-    """Return the cut of a state as of now. It says what retention had taken away from the state: without that nothing was."""
+    """Return the present cut of a state, with marks of what retention had removed; without marks, nothing was removed."""
     found = marked_gone(known, {"start": 0, "end": known.txid})
     return {
         "txid": known.txid,
@@ -106,7 +106,7 @@ def _now(known: UpstreamState) -> Metadata:
 
 
 def export(topology: Topology, upstream: Upstream, assignment: Assignment, folder: AttemptFolder) -> None:
-    """Write what an attempt takes from states into its folder: what its streams read, and what its records are looked up in."""
+    """Write the rows of states into an attempt's folder: for the streams, and for looking records up."""
     upstreams.export(topology, upstream, assignment, folder)
     for state, number in live_states(topology).items():
         cut = assignment.plan.as_of.get(state.name)
@@ -135,7 +135,7 @@ def _check_fields(state: LiveState, cut: Metadata, shown: Mapping[str, str]) -> 
 def _fitted(
     rows: Iterable[Sequence[Any]], fields: Sequence[Field], shown: Mapping[str, str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows, with means, which have as many digits as a division gives, rounded half up to those that are declared."""
+    """Yield the rows. Means, with as many digits as a division gives, are rounded half up to the declared digits."""
     scales = [decimal_scale(field.type) if shown[field.name].startswith("Avg") else None for field in fields]
     for row in rows:
         yield tuple(

@@ -1,7 +1,7 @@
-"""A state as the source of another topology: how far it is, and what changed in it from one txid to another.
+"""A state as the source of another topology: how far the state is, and the changes from one txid to another.
 
-A *cut* is a txid: what reports showed while it was the newest committed one, whatever came of its records later. So it is the
-same for whoever asks, and whenever, until retention has folded it, or somebody dropped what a rebuild replaced.
+A *cut* is a txid, and stands for the reports while the txid was the newest committed one, whatever happens later. A cut is the
+same for everybody at any time, until retention folds the cut, or somebody drops the replaced generation.
 
 >>> known = UpstreamState("words", "word_count", ("2026-11-23", 1), 9, 2, (Replaced(1, 6, 0),))
 >>> next_range(known, None), next_range(known, {"start": 0, "end": 9, "of": ["2026-11-23", 1]})
@@ -19,9 +19,9 @@ from txbatch.core.batch.transaction import Metadata
 from txbatch.core.errors import RecordsGone
 from txbatch.core.state.pruned import Spans, pruned_to
 
-# What of the windows a range has: all that are closed, or those that its batches closed.
+# The windows of a range: all closed windows, or the windows closed by the range's batches.
 ALL, NEW = "all", "new"
-# What a window that is closed has beside what reports show: the txid that closed it.
+# The column of a closed window beside the columns of reports: the txid of the closing batch.
 CLOSED_BY = "closed_by"
 ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
 AS_READ = (
@@ -32,10 +32,11 @@ AS_READ = (
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A generation that a rebuild replaced: it has the cuts up to `last`, from `horizon` on; None: it did not have the state.
+    """A generation replaced by a rebuild, with the cuts from `horizon` up to `last`.
 
-    `gone` says that it cannot be asked any more: it was dropped, or kept no contributions. `left` are the windows that had left,
-    `pruned` the positions whose rows had gone. `defined` are the keys and values that it had, as they are stored; None as above.
+    If the generation did not have the state, `horizon` and `defined` are None. If the generation was dropped, or has no
+    contributions, `gone` is True: the generation cannot be asked any more. `left` are the windows that had left, `pruned`
+    the positions of pruned rows. `defined` are the stored keys and values of the generation.
     """
 
     rebuild: int
@@ -49,12 +50,12 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamState:
-    """A state, as its readers find it: `txid` is the newest cut, `horizon` the oldest of the generation that counts.
+    """A state as readers find the state: `txid` is the newest cut, `horizon` the oldest cut of the present generation.
 
-    `made` says when its topology was made, and the first txid that it can have counted: another one is another state.
-    `columns` are those of its changes, `closed` those of its windows once they are closed; empty: none of them closes. `left`
-    says which windows have left it: those of which a column, in microseconds, is before a time (R30). `pruned` are the positions
-    whose rows retention has pruned, None of a state whose rows stay (R22). `defined` are its keys and values, as they are stored.
+    `made` is when the topology was made, and the first txid of the state: with another `made`, the state is another state.
+    `columns` are the columns of changes. `closed` are the columns of closed windows; empty if no window closes. `left`
+    describes the windows gone from the state: a column, in microseconds, and the time before which windows have left (R30).
+    `pruned` are the positions of rows pruned by retention; None if rows stay (R22). `defined` are the stored keys and values.
     """
 
     state: str
@@ -71,7 +72,7 @@ class UpstreamState:
 
 
 def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | None:
-    """Return the range from the last cut to the newest; None when that is the same. RecordsGone when the last one is not kept."""
+    """Return the range from the last cut to the newest; None if both are the same. Raise RecordsGone if the last is not kept."""
     if last is None:
         check_newest(known)
         return marked_gone(known, {"start": 0, "end": known.txid, "of": list(known.made)}) if known.txid else None
@@ -85,7 +86,7 @@ def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | 
 
 
 def check_same(known: UpstreamState, range_: Metadata, way_out: str = ANEW) -> None:
-    """RecordsGone when a range is of a state of the same name that was dropped, or of a ledger that was set back."""
+    """Raise RecordsGone if a range is from a dropped state of the same name, or if the ledger was set back since."""
     made, first = range_["of"]
     again = known.made[0] != made or (known.made[1] != first and replaced_with(known, range_["start"]) is None)
     if again or known.txid < range_["end"]:
@@ -94,7 +95,7 @@ def check_same(known: UpstreamState, range_: Metadata, way_out: str = ANEW) -> N
 
 
 def check_kept(known: UpstreamState, range_: Metadata, way_out: str = ANEW) -> None:
-    """RecordsGone when a cut of a range cannot be asked any more; what is before all of them is nothing."""
+    """Raise RecordsGone if a cut of a range cannot be asked any more. Cut 0, before all batches, is empty and never gone."""
     for txid in filter(None, (range_["start"], range_["end"], *_lowest_between(known, range_))):
         replaced = replaced_with(known, txid)
         horizon = known.horizon if replaced is None else replaced.horizon
@@ -115,7 +116,7 @@ def check_kept(known: UpstreamState, range_: Metadata, way_out: str = ANEW) -> N
 
 
 def _lowest_since(known: UpstreamState, range_: Metadata) -> list[int]:
-    """Return the lowest cut of each generation that a range asks for what had been closed before it begins."""
+    """Return the lowest cut in each generation that a range asks for sessions closed before the beginning."""
     if "since" not in range_:
         return []
     since, start = range_["since"], range_["start"]
@@ -123,7 +124,7 @@ def _lowest_since(known: UpstreamState, range_: Metadata) -> list[int]:
 
 
 def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:
-    """Return the lowest cut that a range of closed windows reads of each generation."""
+    """Return the lowest cut in each generation read by a range of closed windows."""
     if "windows" not in range_:
         return []
     first = range_["start"] + 1
@@ -131,15 +132,15 @@ def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:
 
 
 def marked_gone(known: UpstreamState, range_: dict[str, Any]) -> dict[str, Any]:
-    """Return a new range which says, where it reads all of a state, what retention had taken away from that: windows, rows."""
+    """Return a new range; if all of a state is read, with marks of the windows and rows removed by retention."""
     return range_ | _gone(known, range_)
 
 
 def check_gone(known: UpstreamState, range_: Metadata, way_out: str = AS_READ, *, again: bool = False) -> None:
-    """RecordsGone where a range reads all of a state from which retention took something since it was planned (R22, R30).
+    """Raise RecordsGone if a range reads all of a state, and retention removed windows or rows since the plan (R22, R30).
 
-    A plan of an earlier version does not say which rows had gone: that holds for a batch which is read `again`, and not for one
-    that is open, for which rows stay.
+    A plan from an earlier version has no mark of removed rows. Rows are then compared only for a batch read `again`: for an
+    open batch rows stay.
     """
     now, known_then = _gone(known, range_), again or "pruned" in range_
     windows = _reads_all(known, range_) and now.get("left") != range_.get("left")
@@ -152,15 +153,15 @@ def check_gone(known: UpstreamState, range_: Metadata, way_out: str = AS_READ, *
 
 
 def left_between(known: UpstreamState, start: int, end: int) -> list[tuple[str, int]]:
-    """Return which windows have left a state in the generations of two cuts: what became of them is no change."""
+    """Return which windows have left a state in the generations of two cuts: leaving is no change."""
     found = {_left(known, txid) for txid in (start, end)} if start else set()
     return sorted(each for each in found if each is not None)
 
 
 def pruned_between(known: UpstreamState, range_: Metadata) -> Spans:
-    """Return of which positions rows have gone in the generations of a range's cuts: that they did is no change.
+    """Return the positions of pruned rows in the generations of a range's cuts: pruning is no change.
 
-    A range that an earlier version planned does not say what had gone: whoever reads it gets what its first attempt did.
+    A range from an earlier version has no marks: every reading gives the same records as the first attempt.
     """
     cuts = (range_["start"], range_["end"]) if range_["start"] and "pruned" in range_ else ()
     spans = (_pruned(known, txid) or () for txid in cuts)
@@ -168,12 +169,12 @@ def pruned_between(known: UpstreamState, range_: Metadata) -> Spans:
 
 
 def _gone(known: UpstreamState, range_: Metadata) -> dict[str, int]:
-    """Return what retention has taken away by now from a state that a range reads all of."""
+    """Return marks of the windows and rows removed by retention until now, if a range reads all of a state."""
     if not _reads_all(known, range_):
         return {}
     left, pruned = _left(known, range_["end"]), _pruned(known, range_["end"])
     if pruned is None and range_["start"] and _pruned(known, range_["start"]):
-        pruned = ()  # what had gone before a swap comes back with it, in a state whose rows stay by now
+        pruned = ()  # rows gone before a swap come back with the swap, if the state's rows stay by now
     marks = {"left": None if left is None else left[1], "pruned": None if pruned is None else pruned_to(pruned)}
     return {name: mark for name, mark in marks.items() if mark is not None}
 
@@ -189,24 +190,24 @@ def _pruned(known: UpstreamState, cut: int) -> Spans | None:
 
 
 def _reads_all(known: UpstreamState, range_: Metadata) -> bool:
-    """True if more is read than what changed within a generation."""
+    """True if a range reads more than the changes within a generation."""
     return range_.get("windows") == ALL or not within_generation(known, range_["start"], range_["end"])
 
 
 def check_newest(known: UpstreamState) -> None:
-    """RecordsGone where a state cannot be read as of its newest txid, for a rebuild has replaced what it was then."""
+    """Raise RecordsGone if a state cannot be read as of the newest txid, since a rebuild has replaced the generation."""
     check_kept(known, {"start": 0, "end": known.txid}, once_committed(known))
 
 
 def once_committed(known: UpstreamState) -> str:
-    """Return the way out where nothing was committed since a rebuild."""
+    """Return the way out if nothing was committed since a rebuild."""
     return (
         f"nothing was committed since: run topology {known.topology!r}, or restate a batch of it, then it can be read"
     )
 
 
 def check_there(known: UpstreamState, txid: int, way_out: str) -> None:
-    """RecordsGone where a rebuild began a state after a txid: as of the txid there was none, or another one of its name."""
+    """Raise RecordsGone if a rebuild began a state after a txid: as of the txid the state was missing, or another one."""
     replaced = replaced_with(known, txid)
     if replaced is not None and replaced.defined is None:
         raise RecordsGone(
@@ -215,25 +216,25 @@ def check_there(known: UpstreamState, txid: int, way_out: str) -> None:
 
 
 def replaced_with(known: UpstreamState, txid: int) -> Replaced | None:
-    """Return the generation that has a cut, of those that rebuilds replaced; None: the one that counts has it."""
+    """Return the replaced generation with a cut; None if the present generation has the cut."""
     return next((each for each in known.replaced if txid <= each.last), None)
 
 
 def defined_by(known: UpstreamState, replaced: Replaced | None) -> Metadata | None:
-    """Return the keys and values of a state, as they are stored, in a generation; None where that did not have it."""
+    """Return the stored keys and values of a state in a generation; None if the generation did not have the state."""
     return known.defined if replaced is None else replaced.defined
 
 
 def within_generation(known: UpstreamState, start: int, end: int) -> bool:
-    """True if one generation has both cuts of a range: it knows by which txid a key went, where others know the end alone."""
+    """True if one generation has both cuts of a range, and so the txid of each removed key; across generations only the end."""
     return start > 0 and replaced_with(known, start) == replaced_with(known, end)
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A batch that closed windows of a state: those whose key `key`, in microseconds, is from `first` to before `end`.
+    """A batch that closed windows of a state: the windows with the key `key`, in microseconds, from `first` to before `end`.
 
-    Of sessions that is the last time. Since the batch all is closed that has ended by `closed_to`.
+    For sessions, `key` has the last time. Since the batch, all windows ended by `closed_to` are closed.
     """
 
     txid: int
@@ -244,5 +245,5 @@ class Closing:
 
     @property
     def gap(self) -> int:
-        """How long after their last records sessions are closed."""
+        """How long after the last record a session is closed."""
         return self.closed_to - self.end

@@ -1,4 +1,4 @@
-"""What topologies that read a state hold back, and which changes of the state they refuse."""
+"""Topologies that read a state: how they hold retention back, and which changes of the state are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_acyclic(topology: Topology, readers: Collection[UpstreamReader]) -> None:
-    """DefinitionError when a topology reads, however many others lie between, a state of its own."""
+    """Raise DefinitionError if a topology reads an own state, directly or through further topologies."""
     own = {aggregate.state.name: topology.name for aggregate in topology.aggregates}
     stored = [each for each in readers if each.topology != topology.name]
     owners = {each.state: each.owner for each in readers} | own
@@ -37,10 +37,10 @@ def check_acyclic(topology: Topology, readers: Collection[UpstreamReader]) -> No
 def held(
     readers: Iterable[UpstreamReader], topology: str, swapped: int, pruning: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """Return, by reader, up to which txid a topology may be folded: the lowest cut that it reads next.
+    """Return, by reader, up to which txid a topology may be folded: the lowest cut of the reader's next reading.
 
-    Cuts up to `swapped` are those of generations that a rebuild has replaced, which nobody folds any more. `pruning` has the
-    states whose rows go with what is folded, with their horizons: nothing is while somebody reads all of such a state.
+    Cuts up to `swapped` belong to generations replaced by a rebuild, and are never folded again. `pruning` has the horizons
+    of states with pruned rows: nothing is folded while somebody reads all of a pruned state.
 
     >>> held([UpstreamReader("top", "words", "word_count", frozenset({0, 2, 7}))], "word_count", swapped=2)
     {'top': 7}
@@ -63,10 +63,11 @@ def held(
 def check_changed(
     readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader], steps: Iterable[Step]
 ) -> None:
-    """TerminalError for a state that is renamed or goes, and that streams of others read.
+    """Raise TerminalError if a renamed or dropped state is read by streams of other topologies.
 
-    ChangeTooEarly while an open batch looks such a state up by its name: in other plans the state gets the new one.
-    So for a value that is renamed or goes while an open batch reads the state: the batch may read the value.
+    Raise ChangeTooEarly while an open batch looks up in a renamed or dropped state, by name: only other plans get the new
+    name. Raise ChangeTooEarly if a value is renamed or dropped while an open batch reads the state: the batch may read the
+    value.
     """
     read, looked = list(readers), list(looked_up)
     for step in steps:
@@ -104,7 +105,9 @@ def _check_values_not_read(state: str, readers: Iterable[UpstreamReader]) -> Non
 def check_past_read(
     readers: Iterable[UpstreamReader], looked_up: Iterable[UpstreamReader], topology: str, swapped: int
 ) -> None:
-    """ReadersBehind while a topology stands at a cut up to `swapped`, ChangeTooEarly while an open batch looks up as of one."""
+    """Raise ReadersBehind while a topology stands at a cut up to `swapped`, ChangeTooEarly while an open batch looks up
+    as of an old cut.
+    """
     for each in _before(swapped, topology, looked_up):
         raise ChangeTooEarly(
             f"{topology}: an open batch of topology {each.topology!r} looks up in state {each.state!r} as it was before a "
@@ -119,7 +122,7 @@ def check_past_read(
 
 
 def _before(swapped: int, topology: str, readers: Iterable[UpstreamReader]) -> Iterator[UpstreamReader]:
-    """Yield those that need what a topology's states were before the swap."""
+    """Yield the readers that need a topology's states from before the swap."""
     for each in readers:
         if each.owner == topology and any(0 < max(txid, each.between) <= swapped for txid in each.needs):
             yield each

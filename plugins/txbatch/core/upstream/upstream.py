@@ -1,4 +1,4 @@
-"""A state as the source of another topology: what its ledger tells, and how batches are planned by it."""
+"""A state as the source of another topology: the ledger's answers about the state, and the planning of batches."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
     from txbatch.core.topology.topology import Topology
 
-# What the identity of a spout says that reads a state; its `state` says which, its `emit` that it reads closed windows.
+# Words in the identity of a spout on a state; `state` has the name, and `emit` says whether closed windows are read.
 STATE_SPOUT, CHANGES, FINAL = "StateSpout", "changes", "final"
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamReader:
-    """A stream of `topology` that reads a state of `owner`; `needs` are the cuts from which and to which it reads next.
+    """A stream of `topology` that reads a state of `owner`; `needs` are the first and last cuts of the next reading.
 
-    `between` says that it reads those between them, too. `opened` are the cuts from which open batches read; 0: all.
+    If cuts in between are read, too, `between` is True. `opened` are the cuts from which open batches read; 0 reads all.
     """
 
     topology: str
@@ -51,75 +51,75 @@ class UpstreamReader:
     opened: frozenset[int] = frozenset()
 
     def reads_all(self, swapped: int) -> bool:
-        """True while an open batch reads all of the state, or one reads next what was swapped since it was read."""
+        """True while an open batch reads all of the state, or the next reading goes across the swap."""
         return any(0 < txid <= swapped for txid in self.needs) or any(txid <= swapped for txid in self.opened)
 
 
 class Upstream(Protocol):
-    """What a ledger tells of its states to topologies that read them. `postgres.upstream.upstream` is the real one."""
+    """The ledger's answers about states, for topologies with spouts on them: `postgres.upstream.upstream` and a twin."""
 
     def known(self, state: str) -> UpstreamState:
-        """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+        """Return how far a state is. Raise UnknownName if the state is missing, TerminalError if the past is not kept."""
 
     def readers(self) -> Sequence[UpstreamReader]:
         """Return all streams that read a state."""
 
     def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """Return these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
+        """Return columns of the changes in a range of cuts, a row per key. Raise RecordsGone if a cut is not kept."""
 
     def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
-        """Return the batches that closed windows of a state, of those of a range; by their txids."""
+        """Return the batches of a range that closed windows of a state, by txid."""
 
     def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """Return these columns of the windows that a range of cuts closed, as of their closing. RecordsGone as of `changes`."""
+        """Return columns of the windows closed in a range of cuts, as of the closing. Raise RecordsGone as `changes` does."""
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
-        """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
+        """Return the first cut as of which a part of a session was closed, for sessions open at a range's end; None without."""
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
-        """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+        """Return a state's columns as of a cut, each with the aggregate; for a key, an empty text."""
 
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """Return these columns of a state as of a cut, a row per key."""
+        """Return columns of a state as of a cut, a row per key."""
 
     def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
-        """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
+        """Return the positions counted or restated after a txid, each with the last counting txid, in the order of last txids."""
 
     def counted_in_left(self, state: str, range_: Metadata) -> int | None:
-        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+        """Return a range's first txid that may have counted in windows brought back by a rebuild; None if no txid may."""
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """Return these columns of the records that a state keeps of a position, as they are when the first is asked for."""
+        """Return columns of a state's records of a position, as of the asking for the first record."""
 
 
 class ExportedSpout(PartitionedSpout):
-    """A spout of what the ledger keeps. Spark, which gets no password, reads what an attempt's submitter exported for it.
+    """A spout on the ledger's states. The submitter of an attempt exports the records: Spark gets no password.
 
-    `exported` is the URI of that file, in the attempt's folder.
+    `exported` is the URI of the exported file, in the attempt's folder.
     """
 
     exported: str | None = None
 
     @abstractmethod
     def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
-        """Plan the next range after the last one; None for nothing new."""
+        """Plan the next range after the last; None if nothing is new."""
 
     @abstractmethod
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
-        """Return the records of these ranges."""
+        """Return the records of ranges."""
 
     def coordinator(self) -> UpstreamCoordinator:
         return UpstreamCoordinator(self)
 
 
 class UpstreamCoordinator(PartitionedCoordinator):
-    """Plans what is exported, of the `upstream` that the ledger is."""
+    """The coordinator of an exported spout, planning by the ledger, `upstream`."""
 
     spout: ExportedSpout
     upstream: Upstream | None = None
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
-        """Plan the next range. DefinitionError where there is no ledger to ask."""
+        """Plan the next range. Raise DefinitionError without a ledger."""
         if self.upstream is None:
             raise MissingPart(f"{type(self.spout).__name__} is planned by a ledger, which knows the state; give one")
         return self.spout.next_range(self.upstream, last)
@@ -129,9 +129,9 @@ _AS_COUNTED = "a batch that read it then cannot be counted again, and stays as i
 
 
 def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream) -> None:
-    """RecordsGone where a range has a position counted again since a rebuild brought its rows back, which had been pruned.
+    """Raise RecordsGone if a range has a position with pruned rows brought back by a rebuild, and restated after the rebuild.
 
-    A position may have been counted again once more since the range was made: that hides when it was before.
+    Restates since the range was made count as well: a later restate hides the time of an earlier one.
     """
     replaced = replaced_with(known, range_["start"]) if range_["start"] else None
     if replaced is None or replaced == replaced_with(known, range_["end"]) or not pruned_to(replaced.pruned):
@@ -145,7 +145,7 @@ def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream)
 
 
 def check_known_windows(known: UpstreamState, range_: Metadata, upstream: Upstream) -> None:
-    """RecordsGone where something was counted in windows since a rebuild brought them back, which had left before that."""
+    """Raise RecordsGone if a txid may have counted in windows that had left and were brought back by a rebuild."""
     replaced = replaced_with(known, range_["start"]) if range_["start"] else None
     if replaced is None or replaced == replaced_with(known, range_["end"]) or replaced.left is None:
         return
@@ -157,7 +157,7 @@ def check_known_windows(known: UpstreamState, range_: Metadata, upstream: Upstre
 
 
 def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, StreamPlan]) -> None:
-    """RecordsGone for what a batch, which is to be counted again, read of states and is not kept any more."""
+    """Raise RecordsGone if a batch to be counted again has read a cut of a state that is not kept any more."""
     for name in exported(topology).keys() & streams.keys():
         for state, range_ in streams[name].ranges.items():
             known = upstream.known(state)
@@ -167,7 +167,7 @@ def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, St
 
 
 def check_dated(state: str, database: str | None, *, contributions: bool) -> None:
-    """TerminalError for a state whose past is not kept: nobody can say what changed in it."""
+    """Raise TerminalError if the past of a state is not kept, so that changes are unknown."""
     if database is not None or not contributions:
         where = "without contributions" if database is None else f"apart, in {database!r}"
         raise CannotAsk(
@@ -176,9 +176,9 @@ def check_dated(state: str, database: str | None, *, contributions: bool) -> Non
 
 
 def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> PersistentAggregate | None:
-    """Return the state as its job defines it, where Python of that merges values; None: none does.
+    """Return the job's definition of a state, if values merge by the job's Python; None if none does.
 
-    TerminalError where the job is not at hand, or defines the state otherwise: what changed in it is not known.
+    Raise TerminalError if the job is not at hand, or defines the state differently: the changes are then unknown.
     """
     own = python_rule(columns)
     if own is None:
@@ -193,17 +193,17 @@ def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> Pe
 
 
 def shown_columns(columns: Metadata) -> dict[str, str]:
-    """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+    """Return a state's columns as of a cut, each with the aggregate; for a key, an empty text."""
     return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
 
 
 def reshaped(state: str, why: str) -> SchemaMismatch:
-    """Return the error of reading a state whose columns are not what they were, as where a rebuild has given them other types."""
+    """Return the error for reading a state with changed columns, for example with other types since a rebuild."""
     return SchemaMismatch(f"state {state!r} cannot be read as it was: {why}; {AS_READ}")
 
 
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
-    """RecordsGone when a rebuild gave a state other keys: nobody can say which of them changed."""
+    """Raise RecordsGone if a rebuild gave a state other keys, so that changed keys are unknown."""
     if keys != before:
         raise RecordsGone(
             f"state {state!r} has the key {', '.join(keys)} since a rebuild, had {', '.join(before)}: what changed "
@@ -212,7 +212,7 @@ def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
 
 
 def check_columns(known: UpstreamState, fields: Iterable[Field], columns: Sequence[str], of: str = "changes") -> None:
-    """SchemaMismatch names a field that what is read `of` a state does not have among its columns."""
+    """Raise SchemaMismatch, with the name of the field, if the columns read `of` a state lack a field."""
     for each in fields:
         if each.name not in columns:
             raise SchemaMismatch(
@@ -221,7 +221,7 @@ def check_columns(known: UpstreamState, fields: Iterable[Field], columns: Sequen
 
 
 def check_asked(state: str, asked: Iterable[str], columns: Collection[str]) -> None:
-    """SchemaMismatch where a batch is to read columns that a state does not have any more, as of the cuts that it reads."""
+    """Raise SchemaMismatch if a batch reads columns missing from a state as of the batch's cuts."""
     for name in asked:
         if name not in columns:
             raise SchemaMismatch(
@@ -231,13 +231,13 @@ def check_asked(state: str, asked: Iterable[str], columns: Collection[str]) -> N
 
 
 def exported(topology: Topology) -> dict[str, ExportedSpout]:
-    """Return the spouts of a topology that read states, by stream."""
+    """Return a topology's spouts on states, by stream."""
     spouts = {name: stream.spout for name, stream in topology.streams.items()}
     return {name: spout for name, spout in spouts.items() if isinstance(spout, ExportedSpout)}
 
 
 def export(topology: Topology, upstream: Upstream, assignment: Assignment, folder: AttemptFolder) -> None:
-    """Write what a batch takes from states into the folder of an attempt: a file for each of its streams."""
+    """Write a batch's records from states into the folder of an attempt: a file for each stream."""
     planned, numbers = assignment.plan.streams, stream_numbers(topology)
     for name, spout in exported(topology).items():
         if name in planned:
@@ -247,5 +247,5 @@ def export(topology: Topology, upstream: Upstream, assignment: Assignment, folde
 
 
 def stream_numbers(topology: Topology) -> dict[str, int]:
-    """Return the numbers by which the files of exported streams are named."""
+    """Return the numbers in the names of exported streams' files."""
     return {name: number for number, name in enumerate(exported(topology))}

@@ -1,5 +1,5 @@
 """The process of Spark's driver.
 
-`session` makes the session, `stages` tells how far it is, `heartbeat` and `parent` end it, `shipped` says what travels
-to executors.
+`session` makes the session, `stages` reports the progress, `heartbeat` and `parent` end the process, `shipped` decides which
+parts of a job travel to executors.
 """

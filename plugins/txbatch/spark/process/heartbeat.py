@@ -1,4 +1,4 @@
-"""Stop a superseded or orphaned driver, when the death of its parent process did not (R5)."""
+"""Stops a superseded or orphaned driver, if the parent's death did not stop the driver (R5)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LOOK_SECONDS_MAX = 5.0
 
 @contextmanager
 def stop_when_superseded(name: str, read: Callable[[], Heartbeat]) -> Iterator[None]:
-    """Context manager. A thread reads the heartbeat, and ends this process with FENCED_EXIT_CODE when the attempt must stop.
+    """Context manager. A thread reads the heartbeat, and ends the process with FENCED_EXIT_CODE if the attempt must stop.
 
-    What `read` raises before the block begins is raised here; later it counts as a missed beat.
+    An error of `read` before the block is raised; a later error counts as a missed beat.
     """
     watch, over, deciding = HeartbeatWatch(read(), time.monotonic()), threading.Event(), threading.Lock()
 

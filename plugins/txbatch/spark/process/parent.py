@@ -1,7 +1,7 @@
-"""Spark ends when the process that submitted it does: an attempt left alone would work for nobody.
+"""Ends Spark with the submitting process: an attempt left alone would work for nobody.
 
-Each process asks the kernel to be killed with its parent: spark-submit's Java, started through this file as a program,
-and the Python driver that Java starts.
+Each process asks the kernel to be killed with the parent: spark-submit's Java, started through this file as a program, and
+the Python driver started by Java.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Be killed when the thread that started this process ends; nothing is done where there is no Linux.
+    """Be killed when the thread that started the process ends; do nothing on systems without Linux.
 
-    That thread is one that waits for us: the one that runs spark-submit, or the main thread of its Java. Kept over exec.
+    The thread waits for the process: the thread that runs spark-submit, or the main thread of spark-submit's Java. Kept over
+    exec.
     """
     if not sys.platform.startswith("linux"):
         return

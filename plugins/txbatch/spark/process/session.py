@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
-    """Context manager. Yield the session that spark-submit configured, under this application name, and stop it at the end."""
+    """Context manager. Yield the session configured by spark-submit, under the application name, and stop the session at the
+    end.
+    """
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName(name).getOrCreate()
@@ -29,7 +31,9 @@ def session(name: str) -> Iterator[SparkSession]:
 
 
 def configured(spark: SparkSession) -> SparkSession:
-    """The session with our semantics. Spark's own way of logging an error is silenced: `txbatch.launch.driver` tells it."""
+    """Return the session with txbatch's semantics. Spark's own logging of errors is silenced: `txbatch.launch.driver` prints
+    errors.
+    """
     site_settings.pin(spark)
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).disabled = True

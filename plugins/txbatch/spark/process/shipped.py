@@ -1,4 +1,6 @@
-"""What of a job travels to Spark's executors by value, for they lack its folders: functions, classes, and caches of functions."""
+"""Ships parts of a job to Spark's executors by value: functions, classes, and caches, because executors lack the job's
+folders.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ _by_value = {"__main__"}
 
 
 class Cloudpickle(Protocol):
-    """A module of cloudpickle: PySpark's own, or a copy of it."""
+    """A module of cloudpickle: PySpark's own, or a copy."""
 
     def register_pickle_by_value(self, module: ModuleType) -> None:
-        """Let what the module defines travel by value."""
+        """Let the module's definitions travel by value."""
 
 
 def ship_by_value(cloudpickle: Cloudpickle, job: Path) -> Sequence[str]:
-    """Let what is defined beside the job, or in a folder above it from which Python imports, travel by value.
+    """Let definitions beside the job travel by value, and definitions in folders above the job from which Python imports.
 
-    Returns the names of the modules found loaded. A folder of PYTHONPATH is left out: the executors have that, too.
+    Return the names of the loaded modules. A folder of PYTHONPATH is left out: executors have PYTHONPATH, too.
     """
     copyreg.pickle(_CACHED, _cache_anew)
     folders, modules = own_folders(job), list(sys.modules.items())
@@ -41,9 +43,9 @@ def ship_by_value(cloudpickle: Cloudpickle, job: Path) -> Sequence[str]:
 
 
 def own_folders(job: Path) -> Sequence[str]:
-    """Return the folder of the job, and those above it from which Python imports, and executors do not.
+    """Return the job's folder, and the folders above from which Python imports, but executors do not.
 
-    A folder that is reached through a link is there by both names: a module's file has the one that was imported from.
+    A folder reached through a link is listed by both names: a module's file has the name used by the import.
     """
     told = {Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
     above = {Path(each).resolve() for each in sys.path if each} - told
@@ -53,7 +55,9 @@ def own_folders(job: Path) -> Sequence[str]:
 
 
 def _cache_anew(cached: Any) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return how a function with a cache is pickled: its own one by its function, with an empty cache; else by its name."""
+    """Return the pickling of a function with a cache: by the function, with an empty cache, for a job's own; by name for the
+    rest.
+    """
     function = cached.__wrapped__
     if function.__module__ not in _by_value and "<locals>" not in function.__qualname__:
         return str(cached.__qualname__)

@@ -1,4 +1,4 @@
-"""What Spark is at, written into a file while it is: for whoever waits for it on this machine."""
+"""Writes Spark's progress into a file, for a process waiting on the same machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.5
 
 
 def tell_stages(context: SparkContext, file: Path) -> None:
-    """Write into the file which stages run, twice a second, until Spark ends or the file's folder is gone. By a thread."""
+    """Write the running stages into the file, twice a second, in a thread, until Spark ends or the file's folder is gone."""
     threading.Thread(target=_tell, args=(context.statusTracker(), file), name="stages", daemon=True).start()
 
 
@@ -33,7 +33,7 @@ def _tell(tracker: StatusTracker, file: Path) -> None:
 
 
 def at_work(tracker: StatusTracker) -> str:
-    """Return the stages at work, each with how many of its tasks are done; nothing when there is none."""
+    """Return the stages at work, each with the number of finished tasks; "" if none is at work."""
     stages = (tracker.getStageInfo(each) for each in sorted(tracker.getActiveStageIds()))
     return "; ".join(
         f"stage {stage.stageId}, {stage.numCompletedTasks} of {stage.numTasks} tasks" for stage in stages if stage
