@@ -92,6 +92,8 @@ def describe_error(error: Exception, *, show: bool) -> str:
     ... except ArithmeticError as error:
     ...     describe_error(error, show=True)
     'InvalidOperation: ConversionSyntax'
+    >>> describe_error(BadRecord("no word"), show=True)
+    'BadRecord: no word'
     """
     text = error.text if isinstance(error, TxbatchError) else text_of(error)
     if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
