@@ -123,7 +123,8 @@ def test_what_would_be_refused_now_is_told_before(txbatch: Txbatch, write_job: W
     assert txbatch("rebuild", before, "--why", "once more").exit_code == 0
     job = write_job("job.py", job_of("t", "s").replace("OpaqueState('s')", "OpaqueState('words', was='s')"))
     told = (
-        "nothing is changed yet, and cannot be now: topology 't' and its states keep their names while what they were"
+        "nothing is changed yet, and cannot be now: TX602 (try again): topology 't' and its states keep their names "
+        "while what they were"
     )
     shown = txbatch("change", job)
     assert (shown.exit_code, "in place  state 'words' was 's'" in shown.stdout, told in shown.stderr) == (0, True, True)

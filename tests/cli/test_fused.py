@@ -103,7 +103,7 @@ def test_one_that_fails_is_told_and_the_next_call_goes_on_without_emitting_the_o
     assert spark.alone == ["3:2", "3:3"]
     assert len(spark.together) == 1
     attempts = {each["attempt"]: each["error"] for each in rows(txbatch("batches", "days", "--attempts", "--json"))}
-    assert (attempts["3:1"], attempts["3:2"]) == ("3:1 failed", "3:2 failed")
+    assert (attempts["3:1"], attempts["3:2"]) == ("TX002 (try again): 3:1 failed", "TX002 (try again): 3:2 failed")
 
 
 def test_plan_says_why_batches_are_emitted_one_by_one(

@@ -262,7 +262,8 @@ def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
         said = checks(made, writer)
         assert not said["ok"]
         assert said["detail"].startswith(
-            f"role {writer!r} lacks {told}: the ledger's owner grants it by `txbatch grants OWNER WRITER READER`{by_admin}"
+            f"TX804 (no retry helps): role {writer!r} lacks {told}: the ledger's owner grants it by "
+            f"`txbatch grants OWNER WRITER READER`{by_admin}"
         )
         made.done(None, "grants", *NAMES, "--create", "--apply")
         made.done(owner, "grants", *NAMES, "--apply")
@@ -432,7 +433,8 @@ def test_a_right_that_is_missing_in_a_warehouse_is_told_with_its_grants(
     there.ask(None, f"REVOKE USAGE ON SCHEMA state FROM {name}; REVOKE DELETE ON txbatch.apart FROM {name}")
     told = checks(made, writer, "warehouses")["detail"]
     assert told.startswith(
-        f"role {writer!r} lacks in database 'warehouse' for a run: USAGE on schema state, DELETE on txbatch.apart"
+        f"TX804 (no retry helps): role {writer!r} lacks in database 'warehouse' for a run: USAGE on schema state, DELETE on "
+        "txbatch.apart"
     )
     assert "`txbatch grants OWNER WRITER READER --warehouse warehouse`" in told
     refused(made.call(writer, "run", job), "OWNER WRITER READER --warehouse warehouse`")
