@@ -24,7 +24,7 @@ TESTS = Path(__file__).parent
 EXCESS = 1.15
 TOLD = "CPU seconds of their budget, and by the clock: "
 # How often a run measures the speed of the machine, in seconds: other work makes the machine slower and faster again.
-LOOK_SECONDS = 20.0
+LOOK_SECONDS = 60.0
 # What imports and a busy neighbour make of a tier of a few seconds.
 SLACK_SECONDS = 5.0
 
@@ -150,7 +150,7 @@ class Budget:
             self.meter.read()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run of whole tiers in which all went well but the time; a machine's speed is looked at again for that."""
+        """Fail a run of whole tiers in which all went well but the time. The speed of the machine along the run counts."""
         if session.exitstatus == pytest.ExitCode.OK:
             scale = max(slowness(), slowness_now(), fmean(self.slow or [1.0]))
             tiers = {tier: self.budget[tier] for tier in self.spent if self._whole(tier)}

@@ -93,7 +93,7 @@ def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
     for each in reversed(known.replaced):
         if found > each.last + 1:
             break
-        ends = each.gone or lacking(known, each, asked) or _otherwise(known, each, asked)
+        ends = each.gone or lacking(known, each, asked) or _redefined(known, each, asked)
         found = each.last + 1 if ends else each.horizon or 0
         if ends:
             break
@@ -118,7 +118,7 @@ def lacking(known: UpstreamState, replaced: Replaced | None, asked: Iterable[str
     return ", ".join(f"no {name!r}" for name in asked if name not in there)
 
 
-def _otherwise(known: UpstreamState, replaced: Replaced, asked: Iterable[str]) -> bool:
+def _redefined(known: UpstreamState, replaced: Replaced, asked: Iterable[str]) -> bool:
     """True if an asked column was another aggregate, or of another type, in a generation than now."""
     then = defined_by(known, replaced)
     return then is not None and any(_value(then, name) != _value(known.defined, name) for name in asked)
