@@ -13,7 +13,7 @@ import pytest
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.batch.transaction import Metadata, Run, TransactionAttempt
 from txbatch.core.definition.checks import check_definition
-from txbatch.core.definition.stored import KnownTopology, state_definition, stream_definitions, stream_fields
+from txbatch.core.definition.stored import StoredTopology, state_definition, stream_definitions, stream_fields
 from txbatch.core.errors import DefinitionError, SchemaMismatch, TransientError
 from txbatch.core.protocol.ledger import Head
 from txbatch.core.protocol.planning import plan_batch
@@ -122,14 +122,14 @@ def sold(pattern: str = "*", root: str = "/sales", **options: Any) -> Topology:
     return topology
 
 
-def known(topology: Topology, *unknown: str, **other: str) -> KnownTopology:
+def known(topology: Topology, *unknown: str, **other: str) -> StoredTopology:
     """What a ledger knows of it after its first batch; `unknown` entries of the sources were not kept by earlier versions."""
     source = {
         stream: {name: value for name, value in identity.items() if name not in unknown} | other
         for stream, identity in topology.source.items()
     }
     states = {each.state.name: state_definition(each) for each in topology.aggregates}
-    return KnownTopology(
+    return StoredTopology(
         "sales.py", True, stream_definitions(source, stream_fields(topology)), states, {}, 1, (1, ["sales"])
     )
 

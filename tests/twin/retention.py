@@ -16,7 +16,7 @@ from txbatch.core.aggregates.merge import RowMerge, merge_named
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.corrections import retention
-from txbatch.core.corrections.retention import Final, FoldableVersion, Folded, Past, Slice
+from txbatch.core.corrections.retention import Final, FoldableHistory, FoldableVersion, Folded, Slice
 from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.state.keep import Keep
@@ -59,16 +59,16 @@ class MemoryRetention:
         final = [each.txid for each in _committed(tables, topology) if each.txid < first_open]
         return retention.wanted(keep, [Final(txid, tables.committed_at[topology, txid] <= before) for txid in final])
 
-    def past(self, topology: str, keep: Keep) -> Past:
+    def past(self, topology: str, keep: Keep) -> FoldableHistory:
         """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
         horizon, wanted = self.horizon(topology), self.wanted(topology, keep)
         tables = self.ledger.tables
         running = rebuilding(tables, topology)
         rebuild = running.rebuild.number if running else None
         versions, pending = _versions(tables, topology, wanted), _pending(tables, topology)
-        return Past(topology, horizon, wanted, versions, pending, rebuild, _readers(tables, topology))
+        return FoldableHistory(topology, horizon, wanted, versions, pending, rebuild, _readers(tables, topology))
 
-    def outlook(self, past: Past) -> Slice:
+    def outlook(self, past: FoldableHistory) -> Slice:
         """Return what folding would come to now. Changes nothing."""
         tables = self.ledger.tables.copy()
         found = retention.foldable(past.versions, past.reached)

@@ -14,7 +14,7 @@ from support import LogSpout
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology, session_window, window
 from txbatch.core.batch.plan import BatchPlan, Range, Ranges, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.definition.stored import KnownTopology as Defined
+from txbatch.core.definition.stored import StoredTopology as Defined
 from txbatch.core.definition.stored import stream_watermarks
 from txbatch.core.errors import DefinitionError
 from txbatch.core.protocol.bulk import as_one_assignment, go_together

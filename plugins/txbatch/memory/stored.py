@@ -28,7 +28,7 @@ Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTopology:
+class TopologyRow:
     """A registered topology: the owner, the sources, the streams' fields, the rules of retention (R2, R22, R23)."""
 
     job: str

@@ -25,7 +25,7 @@ from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.keep_policy import policy, stored_windows
 from txbatch.core.definition.renames import by_name
 from txbatch.core.definition.stored import (
-    KnownTopology,
+    StoredTopology,
     state_definition,
     stream_definitions,
     stream_fields,
@@ -38,14 +38,14 @@ from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
-from txbatch.memory.stored import Attempt, Counting, StoredState, StoredTopology, Times
+from txbatch.memory.stored import Attempt, Counting, StoredState, Times, TopologyRow
 
 
 @dataclass
 class Tables:
     """Each field is a table of the ledger, by primary key."""
 
-    topologies: dict[str, StoredTopology] = field(default_factory=dict)
+    topologies: dict[str, TopologyRow] = field(default_factory=dict)
     states: dict[str, StoredState] = field(default_factory=dict)
     batches: dict[tuple[str, int], Batch] = field(default_factory=dict)
     leases: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -72,10 +72,10 @@ class Tables:
         self.check_definition(topology, job)
         self.store_definition(topology, job, self.known(topology))
 
-    def store_definition(self, topology: Topology, job: str, known: KnownTopology) -> None:
+    def store_definition(self, topology: Topology, job: str, known: StoredTopology) -> None:
         """Keep the definition, given the known history of the topology."""
         source = json.loads(canonical_json(topology.source))
-        self.topologies[topology.name] = StoredTopology(
+        self.topologies[topology.name] = TopologyRow(
             job,
             topology.by_interval,
             source,
@@ -238,14 +238,14 @@ class Tables:
         known = self.known(topology)
         check_definition(topology, job or known.job, known)
 
-    def known(self, topology: Topology) -> KnownTopology:
+    def known(self, topology: Topology) -> StoredTopology:
         """Return the known history of a topology, and the owners of the states' names."""
         name = self.name_of(topology)
-        stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
+        stored = self.topologies.get(name) or TopologyRow("", topology.by_interval, {}, {})
         alive = [batch for batch in self.batches_of(name) if batch.status is not BatchStatus.ABORTED]
         ordinary = [batch for batch in alive if batch.kind is not BatchKind.RESTATE]
         read = [batch for batch in ordinary if batch.status is BatchStatus.COMMITTED and batch.fence]
-        found = KnownTopology(
+        found = StoredTopology(
             stored.job,
             stored.by_interval,
             stream_definitions(stored.source, stored.fields),

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, canonical_json
-from txbatch.core.definition.stored import KnownTopology
+from txbatch.core.definition.stored import StoredTopology
 from txbatch.core.protocol.decisions import check_commit
 from txbatch.core.protocol.ledger import Committed
 from txbatch.core.protocol.record_numbers import check_base, check_same_number
@@ -87,7 +87,7 @@ def _writer(
     assignment: Assignment,
     batch: Batch,
     replaced: int | None,
-    known: KnownTopology,
+    known: StoredTopology,
 ) -> StateWriter:
     if replaced is None:
         return LedgerWriter(connection, statements, assignment)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from txbatch.core.corrections.retention import Past, Retention
+from txbatch.core.corrections.retention import FoldableHistory, Retention
 from txbatch.core.corrections.window_retention import Windows
 from txbatch.core.errors import InvalidRetention, NotFoldable
 from txbatch.core.state.keep import Keep, describe_keep
@@ -60,7 +60,7 @@ class Collector:
             )
         return keep
 
-    def _folded(self, past: Past, keep: Keep, *, dry_run: bool) -> dict[str, Any]:
+    def _folded(self, past: FoldableHistory, keep: Keep, *, dry_run: bool) -> dict[str, Any]:
         kept, topology = self.retention, past.topology
         done = [kept.outlook(past)] if dry_run else list(kept.fold(topology, past.wanted))
         after = past if dry_run else kept.past(topology, keep)

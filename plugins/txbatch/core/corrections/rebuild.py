@@ -18,7 +18,7 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
 from txbatch.core.definition.changes import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
-from txbatch.core.definition.stored import KnownTopology, state_definition
+from txbatch.core.definition.stored import StoredTopology, state_definition
 from txbatch.core.errors import CannotRebuild, ReadByOthers, RebuildStopped, SchemaMismatch, WhyMissing
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology
@@ -154,7 +154,7 @@ def definition_of(topology: Topology) -> dict[str, Any]:
     }
 
 
-def check_rebuild(topology: Topology, known: KnownTopology) -> None:
+def check_rebuild(topology: Topology, known: StoredTopology) -> None:
     """Raise TerminalError if no rebuild can count the topology, SchemaMismatch if the batches were read from another source."""
     name = topology.name
     if not known.read:
@@ -189,7 +189,7 @@ def check_rebuild(topology: Topology, known: KnownTopology) -> None:
         )
 
 
-def check_value_names(topology: Topology, known: KnownTopology, readers: Iterable[UpstreamReader]) -> None:
+def check_value_names(topology: Topology, known: StoredTopology, readers: Iterable[UpstreamReader]) -> None:
     """Raise TerminalError if a value is renamed in a state with readers: the replaced generation keeps the old names."""
     read = {each.state: each.topology for each in readers}
     for aggregate in topology.aggregates:

@@ -44,7 +44,7 @@ class Folded:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class FoldableHistory:
     """The versions above the horizon of a topology, and the horizon wanted by the policy.
 
     `pending` has the positions to be replaced by restates in flight, by the restates' txids. `rebuild` is the number of a
@@ -120,10 +120,10 @@ class Retention(Protocol):
     def horizon(self, topology: str) -> int:
         """Return up to which txid all states of the topology are folded. Raise UnknownName if no such topology is stored."""
 
-    def past(self, topology: str, keep: Keep) -> Past:
+    def past(self, topology: str, keep: Keep) -> FoldableHistory:
         """Return which versions may be folded by a policy, and what folding waits for. Change nothing."""
 
-    def outlook(self, past: Past) -> Slice:
+    def outlook(self, past: FoldableHistory) -> Slice:
         """Return the slice that folding would give now. Change nothing."""
 
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:

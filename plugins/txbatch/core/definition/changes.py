@@ -34,8 +34,8 @@ from txbatch.core.definition.redefinition import (
 from txbatch.core.definition.renames import renamed, topology_renamed
 from txbatch.core.definition.stored import (
     _DROPPED,
-    KnownTopology,
     StateDefinition,
+    StoredTopology,
     StreamDefinition,
     state_definition,
     stream_definitions,
@@ -61,7 +61,7 @@ def check_none_runs(topology: str, found: Sequence[Redefinition], told: str | No
         raise ChangeTooEarly(f"topology {topology!r} cannot be changed now: {told}")
 
 
-def redefinitions(topology: Topology, known: KnownTopology) -> list[Redefinition]:
+def redefinitions(topology: Topology, known: StoredTopology) -> list[Redefinition]:
     """Return the differences between the topology and the stored definition, with the consequence of each.
 
     Renamings come first; all further differences use the new names. Raise SchemaMismatch if a state belongs to another
@@ -163,7 +163,7 @@ def _windows(windows: Sequence[str]) -> str:
     return f"by {'; by '.join(windows)}" if windows else "by no window"
 
 
-def _changes(topology: Topology, known: KnownTopology) -> Iterator[Redefinition]:
+def _changes(topology: Topology, known: StoredTopology) -> Iterator[Redefinition]:
     """Yield every difference. Before the first txid, streams and new states are free: nothing has been read."""
     if known.txid is not None:
         yield from _stream_changes(topology, known)
@@ -190,7 +190,7 @@ def _joins(aggregate: PersistentAggregate) -> Redefinition:
     return NeedsRebuild(what, joins=state.database is None)
 
 
-def _known_state_changes(aggregate: PersistentAggregate, known: KnownTopology) -> Iterator[Redefinition]:
+def _known_state_changes(aggregate: PersistentAggregate, known: StoredTopology) -> Iterator[Redefinition]:
     """Yield the differences of a state in the ledger."""
     name, state = aggregate.state.name, state_definition(aggregate)
     if not known.counts(name) and known.committed:
@@ -200,7 +200,7 @@ def _known_state_changes(aggregate: PersistentAggregate, known: KnownTopology) -
     yield from _state_changes(aggregate, known.states[name], state)
 
 
-def source_changes(topology: Topology, known: KnownTopology) -> Iterator[str]:
+def source_changes(topology: Topology, known: StoredTopology) -> Iterator[str]:
     """Yield the differences between the present sources and the batches' sources: streams, identity, order."""
     if topology.by_interval != known.by_interval:
         read = ("in any order", "by interval")
@@ -215,7 +215,7 @@ def source_changes(topology: Topology, known: KnownTopology) -> Iterator[str]:
             yield f"stream {name!r} is new"
 
 
-def _stream_changes(topology: Topology, known: KnownTopology) -> Iterator[Redefinition]:
+def _stream_changes(topology: Topology, known: StoredTopology) -> Iterator[Redefinition]:
     yield from map(NeedsRebuild, source_changes(topology, known))
     for name, fields in stream_fields(topology).items():
         stored = known.streams.get(name)
@@ -243,7 +243,7 @@ def _watermark_changes(
             yield FromNowOn(what, Define())
 
 
-def watermark_times(topology: Topology, known: KnownTopology) -> Iterator[str]:
+def watermark_times(topology: Topology, known: StoredTopology) -> Iterator[str]:
     """Yield the streams with a watermark of another time than before: plans fixed late records by the time before (R25)."""
     stored, now = known.watermarks, stream_watermarks(topology, known)
     for stream in sorted(stored.keys() & now.keys()):

@@ -16,12 +16,12 @@ from txbatch.core.definition.redefinition import (
     Step,
     ways,
 )
-from txbatch.core.definition.stored import KnownTopology
+from txbatch.core.definition.stored import StoredTopology
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch
 from txbatch.core.topology.topology import Topology
 
 
-def check_definition(topology: Topology, job: str, known: KnownTopology) -> None:
+def check_definition(topology: Topology, job: str, known: StoredTopology) -> None:
     """Raise SchemaMismatch if the definition differs from the stored one: with the differences, and ways to keep history."""
     name, found = topology.name, redefinitions(topology, known)
     changes = "; ".join(each.what for each in found)
@@ -43,7 +43,7 @@ def check_definition(topology: Topology, job: str, known: KnownTopology) -> None
         )
 
 
-def check_change(topology: Topology, job: str, known: KnownTopology, pending: Sequence[Batch]) -> list[Redefinition]:
+def check_change(topology: Topology, job: str, known: StoredTopology, pending: Sequence[Batch]) -> list[Redefinition]:
     """Return the changes of a definition to be applied; empty if nothing has changed.
 
     Raise SchemaMismatch if a change needs a rebuild, ChangeTooEarly while a batch is open: the batch needs the old definition.
@@ -75,7 +75,7 @@ def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step])
         )
 
 
-def _has_apart(topology: Topology, known: KnownTopology) -> bool:
+def _has_apart(topology: Topology, known: StoredTopology) -> bool:
     """True if a state is or was in another database, so that nothing can be rebuilt."""
     now = [aggregate.state.database for aggregate in topology.aggregates]
     return any(database is not None for database in [*now, *(state.database for state in known.states.values())])

@@ -12,11 +12,11 @@ from txbatch.core.definition.redefinition import (
     RenameStream,
     RenameTopology,
 )
-from txbatch.core.definition.stored import KnownTopology
+from txbatch.core.definition.stored import StoredTopology
 from txbatch.core.topology.topology import Topology
 
 
-def topology_renamed(topology: Topology, known: KnownTopology, was: str) -> Redefinition:
+def topology_renamed(topology: Topology, known: StoredTopology, was: str) -> Redefinition:
     apart = sorted(f"{name!r} in database {state.database!r}" for name, state in known.states.items() if state.database)
     what = f"topology {topology.name!r} was {was!r}"
     if apart:
@@ -24,13 +24,13 @@ def topology_renamed(topology: Topology, known: KnownTopology, was: str) -> Rede
     return InPlace(what, RenameTopology(was))
 
 
-def by_name(known: KnownTopology, was: str, topology: Topology) -> KnownTopology:
+def by_name(known: StoredTopology, was: str, topology: Topology) -> StoredTopology:
     """Return the ledger's facts about a renamed topology, from the facts by the name before."""
     owners = {state: topology.name if owner == was else owner for state, owner in known.owners.items()}
     return replace(known, owners=owners, was=was)
 
 
-def renamed(topology: Topology, known: KnownTopology) -> tuple[KnownTopology, list[InPlace]]:
+def renamed(topology: Topology, known: StoredTopology) -> tuple[StoredTopology, list[InPlace]]:
     """Return the ledger's facts by the new names of streams and states, with the renamings."""
     now = {aggregate.state.name: aggregate.state for aggregate in topology.aggregates}
     names = {
@@ -49,7 +49,7 @@ def renamed(topology: Topology, known: KnownTopology) -> tuple[KnownTopology, li
     return replace(known, states=states, owners=owners, committed=counted), found
 
 
-def _streams_renamed(topology: Topology, known: KnownTopology) -> tuple[KnownTopology, list[InPlace]]:
+def _streams_renamed(topology: Topology, known: StoredTopology) -> tuple[StoredTopology, list[InPlace]]:
     now = {name: stream.roots[0].was for name, stream in topology.streams.items()}
     steps = [
         RenameStream(name, was)

@@ -47,7 +47,7 @@ class StateDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopology:
+class StoredTopology:
     """A ledger's facts about a topology: the definition, and how far history goes.
 
     `txid` is the newest txid, without aborted ones. `committed` is the newest committed txid, with the states counted. Both are
@@ -93,7 +93,7 @@ def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
     }
 
 
-def stream_watermarks(topology: Topology, known: KnownTopology) -> dict[str, dict[str, Any]]:
+def stream_watermarks(topology: Topology, known: StoredTopology) -> dict[str, dict[str, Any]]:
     """Return the streams' watermarks, and watermarks dropped since the first batch, since marks by the dropped ones remain."""
     stored = {} if known.txid is None else known.watermarks
     now = {name: says.to_json() for name, says in topology.watermarks.items()}

@@ -32,7 +32,7 @@ from txbatch.core.definition.redefinition import (
     steps_of,
 )
 from txbatch.core.definition.renames import renamed
-from txbatch.core.definition.stored import KnownTopology, StateDefinition, state_definition
+from txbatch.core.definition.stored import StateDefinition, StoredTopology, state_definition
 from txbatch.core.errors import ReadByOthers
 from txbatch.core.state.pruned import begun, stored_spans
 from txbatch.core.state.state import StateKind, changes_name
@@ -94,7 +94,7 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
     return found
 
 
-def check(connection: Connection, topology: Topology, job: str, known: KnownTopology) -> list[Redefinition]:
+def check(connection: Connection, topology: Topology, job: str, known: StoredTopology) -> list[Redefinition]:
     """Return the changes. Raise the error of `change` for every reason known before a change is applied."""
     name = known.was or topology.name
     found = check_change(topology, job, known, batches.batches(connection, "open_batches", topology=name))

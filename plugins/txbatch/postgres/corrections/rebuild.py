@@ -16,7 +16,7 @@ from txbatch.core.batch.transaction import STORED_BYTES_MAX, Assignment, Batch, 
 from txbatch.core.corrections import rebuild as decided
 from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.definition.changes import check_owner
-from txbatch.core.definition.stored import KnownTopology
+from txbatch.core.definition.stored import StoredTopology
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.record_numbers import check_same_number
@@ -198,7 +198,7 @@ def check(connection: Connection, topology: Topology) -> None:
         swap.check_readers(connection, state)
 
 
-def _check_states_stay(connection: Connection, topology: Topology, known: KnownTopology) -> None:
+def _check_states_stay(connection: Connection, topology: Topology, known: StoredTopology) -> None:
     decided.check_states_stay(topology, known.states, upstream.readers(connection), upstream.looked_up(connection))
 
 

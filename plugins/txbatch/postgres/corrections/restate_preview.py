@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.corrections.verify import Again, Compared
-from txbatch.core.definition.stored import KnownTopology
+from txbatch.core.definition.stored import StoredTopology
 from txbatch.core.protocol.ledger import PositionVersion
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
@@ -77,7 +77,7 @@ def effects(engine: Engine, topology: Topology, version: PositionVersion, again:
 
 
 def _contribute(
-    connection: Connection, statements: StateStatements, version: PositionVersion, known: KnownTopology
+    connection: Connection, statements: StateStatements, version: PositionVersion, known: StoredTopology
 ) -> None:
     """Put the new partials into a temporary table, as the contributions of a restate."""
     aggregate, position = statements.aggregate, version.asked.position

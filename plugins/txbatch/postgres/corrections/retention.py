@@ -17,7 +17,7 @@ from txbatch import failpoints
 from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections import retention
 from txbatch.core.corrections.growth import LAST_BATCHES, BatchGrowth, Growth, StoredSize, growth
-from txbatch.core.corrections.retention import Final, FoldableVersion, Folded, Past, Slice
+from txbatch.core.corrections.retention import Final, FoldableHistory, FoldableVersion, Folded, Slice
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.pruned import more_pruned, stored_spans
@@ -58,13 +58,13 @@ class Retention:
             batches.topology_row(connection, topology)
             return Keep.stored(connection.execute(query("policy"), {"topology": topology}).scalar_one())
 
-    def past(self, topology: str, keep: Keep) -> Past:
+    def past(self, topology: str, keep: Keep) -> FoldableHistory:
         """Return the txids that may be folded under a policy, and the reasons to wait. Change nothing."""
         horizon, wanted = self.horizon(topology), self.wanted(topology, keep)
         with transaction(self.engine) as connection:
             given = {"topology": topology, "after": horizon, "wanted": wanted}
             rebuild = connection.execute(query("running_rebuild"), given).mappings().first()
-            return Past(
+            return FoldableHistory(
                 topology,
                 horizon,
                 wanted,
@@ -74,7 +74,7 @@ class Retention:
                 _readers(connection, topology),
             )
 
-    def outlook(self, past: Past) -> Slice:
+    def outlook(self, past: FoldableHistory) -> Slice:
         """Return the result of folding now. Change nothing."""
         found = retention.foldable(past.versions, past.reached)
         with transaction(self.engine) as connection:

@@ -26,7 +26,7 @@ from txbatch.postgres.database.expressions import escape_percent, listed, pg_nam
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.reading.ledger_reader import LedgerReader, Rows, answered, checked_key, key_type, keys_listed
-from txbatch.postgres.schema.python_history import OwnPast
+from txbatch.postgres.schema.python_history import PythonHistory
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import batches as of_ledger
 
@@ -91,7 +91,7 @@ class HistoryReader(LedgerReader):
             # The function asks so for each row that it finds, which may be none.
             connection.exec_driver_sql(f"SELECT {known}%(state)s, %(txid)s)", {"state": state, "txid": txid})
             if own:
-                rows = _folded(OwnPast.of(connection, own, generation), txid, typed, asked, corrected=corrected)
+                rows = _folded(PythonHistory.of(connection, own, generation), txid, typed, asked, corrected=corrected)
             if not asked:
                 connection.execute(query("hash_in_memory"), {"memory": _MEMORY})
                 order = f" ORDER BY {escape_percent(listed(map(pg_name, typed)))}" if typed else ""
@@ -212,7 +212,7 @@ class HistoryReader(LedgerReader):
                 raise InvalidKey(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
 
 
-def _folded(own: OwnPast, txid: int, typed: Mapping[str, str], asked: Sequence[Key], *, corrected: bool) -> str:
+def _folded(own: PythonHistory, txid: int, typed: Mapping[str, str], asked: Sequence[Key], *, corrected: bool) -> str:
     """Return the rows of a state as of a txid, for FROM: the rows of the keys or, without keys, all rows."""
     of_keys = None
     if asked:

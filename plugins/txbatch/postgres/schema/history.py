@@ -35,7 +35,7 @@ _OF_BATCH = {
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class StateHistory:
     """The functions on the past of a state with contributions. `types` are the PostgreSQL types of the report's columns."""
 
     aggregate: PersistentAggregate

@@ -14,7 +14,7 @@ from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, Generation
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import report_views
-from txbatch.postgres.schema.history import Past
+from txbatch.postgres.schema.history import StateHistory
 from txbatch.postgres.schema.one_pass import Moment
 from txbatch.postgres.schema.versions import REPLACED
 from txbatch.postgres.state import python_merge
@@ -22,7 +22,7 @@ from txbatch.postgres.state.statements import statements_of
 
 
 @dataclass(frozen=True, slots=True)
-class OwnPast:
+class PythonHistory:
     """The past of a state, as queries over temporary tables of the transaction.
 
     `columns` are the columns of the state's report, in order.
@@ -69,8 +69,8 @@ class OwnPast:
         )
 
     @property
-    def _past(self) -> Past:
-        return Past(self.aggregate, {})
+    def _past(self) -> StateHistory:
+        return StateHistory(self.aggregate, {})
 
     def _amounts(self, moment: Moment, keys: str | None, suffix: str) -> str:
         """Return the query of all keys at a moment; `stands` is false for keys without a standing version."""

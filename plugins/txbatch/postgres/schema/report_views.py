@@ -18,7 +18,7 @@ from txbatch.postgres.database.functions import PREFIXES, Function
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.closings import closed_sessions, closings
 from txbatch.postgres.schema.getter import getter
-from txbatch.postgres.schema.session_history import past_of
+from txbatch.postgres.schema.session_history import history_of
 from txbatch.postgres.schema.sessions import report_rows
 from txbatch.postgres.state.folds import Folds
 
@@ -157,7 +157,7 @@ def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: 
     if aggregate.closes and aggregate.state.database is None:
         functions.append(_closed(aggregate, types))
     if past:
-        functions += past_of(aggregate, types).functions()
+        functions += history_of(aggregate, types).functions()
     made = [function.name for function in functions]
     names = {"names": [f"{prefix}_{aggregate.state.name}" for prefix in PREFIXES] if past else made}
     there = {row["name"]: row for row in connection.execute(query("report_functions"), names).mappings()}

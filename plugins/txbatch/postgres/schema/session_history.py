@@ -8,12 +8,12 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.functions import Function
-from txbatch.postgres.schema.history import Past
+from txbatch.postgres.schema.history import StateHistory
 from txbatch.postgres.schema.sessions import rows_at, rows_corrected
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPast(Past):
+class SessionHistory(StateHistory):
     """The functions on the past of a state by sessions: sessions have no history of their own, their pieces do."""
 
     def as_of(self) -> Function:
@@ -65,6 +65,6 @@ class SessionPast(Past):
         return self.aggregate.sessions
 
 
-def past_of(aggregate: PersistentAggregate, types: dict[str, str]) -> Past:
+def history_of(aggregate: PersistentAggregate, types: dict[str, str]) -> StateHistory:
     """Return the functions on a state's past; `types` are the types of the report's columns."""
-    return (SessionPast if aggregate.sessions else Past)(aggregate, types)
+    return (SessionHistory if aggregate.sessions else StateHistory)(aggregate, types)

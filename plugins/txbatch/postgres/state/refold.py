@@ -50,8 +50,8 @@ class Refold:
         """The folds of the state."""
         return Folds.of(self.statements.aggregate, self.statements.generation)
 
-    def keep(self, folded: str) -> str:
-        """Return the statement that keeps the rows of a query of the folds."""
+    def store_folded(self, folded: str) -> str:
+        """Return the statement that stores the rows of a query of the folds in a temporary table."""
         return f"CREATE TEMP TABLE folded ON COMMIT DROP AS {folded}"
 
     def ahead(self, keys: str = CHANGED) -> str:

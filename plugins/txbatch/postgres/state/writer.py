@@ -234,7 +234,7 @@ class RestateWriter(StateWriter):
             self._contribute()
             self._run(refold.find())
             found_folds = python_merge.fold_in_python(self.connection, self.statements, refold.folds, CHANGED)
-            execute(self.connection, refold.keep(found_folds))
+            execute(self.connection, refold.store_folded(found_folds))
             self._run(NewValues(self.statements).before(CHANGED))
             if self.statements.kind is not StateKind.NON_TRANSACTIONAL:
                 self._check_ahead(refold.ahead(refold.gone))

@@ -13,8 +13,8 @@ from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.keep_policy import policy
 from txbatch.core.definition.renames import by_name
 from txbatch.core.definition.stored import (
-    KnownTopology,
     StateDefinition,
+    StoredTopology,
     stream_definitions,
     stream_fields,
     stream_watermarks,
@@ -24,7 +24,7 @@ from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
 
 
-def check(connection: Connection, topology: Topology, job: str | None = None) -> KnownTopology:
+def check(connection: Connection, topology: Topology, job: str | None = None) -> StoredTopology:
     """Return the stored topology, if the definition is still the same; `job` is the file of the definition.
 
     Raise SchemaMismatch if the topology or a state's name is stored with another definition.
@@ -52,7 +52,7 @@ def rebuilt_now(connection: Connection, topology: str) -> str | None:
     )
 
 
-def known(connection: Connection, topology: Topology) -> KnownTopology:
+def known(connection: Connection, topology: Topology) -> StoredTopology:
     """Return the ledger's facts on a topology, and the owners of its states' names."""
     name = name_of(connection, topology)
     names = {"topology": name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
@@ -84,7 +84,7 @@ def store(connection: Connection, topology: Topology, job: str) -> None:
     connection.execute(query("update_topology"), row(topology, job, stored))
 
 
-def row(topology: Topology, job: str, stored: KnownTopology) -> dict[str, Any]:
+def row(topology: Topology, job: str, stored: StoredTopology) -> dict[str, Any]:
     """Return the ledger's row of a topology, given the row before."""
     watermarks, keep = stream_watermarks(topology, stored), policy(topology)
     return {
@@ -98,15 +98,15 @@ def row(topology: Topology, job: str, stored: KnownTopology) -> dict[str, Any]:
     }
 
 
-def _known(topology: str, row: RowMapping) -> KnownTopology:
+def _known(topology: str, row: RowMapping) -> StoredTopology:
     states = row["states"] or []
     own = {each["state"]: _state(each) for each in states if each["topology"] == topology}
     owners = {each["state"]: each["topology"] for each in states}
     if row["job"] is None:
-        return KnownTopology("", False, {}, own, owners, None, None)
+        return StoredTopology("", False, {}, own, owners, None, None)
     streams = stream_definitions(row["source"] or {}, row["streams"])
     committed = (row["committed_txid"], row["counted"]) if row["committed_txid"] else None
-    return KnownTopology(
+    return StoredTopology(
         row["job"],
         row["by_interval"],
         streams,

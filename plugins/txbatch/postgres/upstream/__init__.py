@@ -1,4 +1,4 @@
 """States of the ledger as sources of other topologies (R26).
 
-Read `upstream`, `cuts`, then `closed_sessions`.
+Read `upstream`, `as_of`, then `closed_sessions`.
 """

@@ -32,7 +32,7 @@ from txbatch.postgres.database.expressions import escape_percent, pg_name
 from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.closings import closings_name
-from txbatch.postgres.upstream.cuts import Cuts, shown_names, streamed
+from txbatch.postgres.upstream.as_of import AsOf, shown_names, streamed
 
 
 class PostgresUpstream:
@@ -63,7 +63,7 @@ class PostgresUpstream:
             check_same(found, range_)
             check_kept(found, range_)
             check_gone(found, range_)
-            names, changed = Cuts(connection, found, self.jobs).changes(range_)
+            names, changed = AsOf(connection, found, self.jobs).changes(range_)
             check_asked(state, columns, names)
             yield from streamed(connection, state, columns, changed, {"start": range_["start"], "end": range_["end"]})
 
@@ -80,16 +80,16 @@ class PostgresUpstream:
             check_kept(found, range_)
             check_gone(found, range_)
             check_asked(state, columns, found.closed)
-            cuts = Cuts(connection, found, self.jobs)
+            as_of = AsOf(connection, found, self.jobs)
             for closing, cut in _closings(connection, found, range_):
-                yield from cuts.closed(closing, cut, range_, columns)
+                yield from as_of.closed(closing, cut, range_, columns)
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
         """Return the first cut as of which a part of a session was closed that is open at the range's end, or None."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
             (*_, (closing, _)) = _closings(connection, found, range_)
-            return Cuts(connection, found, self.jobs).reopened(closing, range_)
+            return AsOf(connection, found, self.jobs).reopened(closing, range_)
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with its aggregate; keys have no aggregate."""
@@ -104,7 +104,7 @@ class PostgresUpstream:
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield the given columns of a state as of a cut, a row per key."""
         with transaction(self.engine) as connection:
-            *_, shown = Cuts(connection, known(connection, state), self.jobs).as_of(txid, "txid")
+            *_, shown = AsOf(connection, known(connection, state), self.jobs).as_of(txid, "txid")
             if shown:
                 yield from streamed(connection, state, columns, shown, {"txid": txid})
 

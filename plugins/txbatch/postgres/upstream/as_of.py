@@ -29,14 +29,14 @@ from txbatch.core.upstream.ranges import (
 from txbatch.core.upstream.upstream import check_asked, check_keys, check_merged, reshaped
 from txbatch.postgres.database.expressions import escape_percent, listed, pg_name, pg_text
 from txbatch.postgres.database.generations import CURRENT, past
-from txbatch.postgres.schema.python_history import OwnPast
+from txbatch.postgres.schema.python_history import PythonHistory
 from txbatch.postgres.upstream.closed_sessions import CHANGED_BEHIND, ClosedSessions
 
 _ROWS_AHEAD = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Cuts:
+class AsOf:
     """The past of a state, as SQL: each cut by the generation that has the cut."""
 
     connection: Connection
@@ -168,7 +168,7 @@ class Cuts:
         touching = asks_touching(range_)
         return ClosedSessions(self.connection, self.of, reports, keys, closing.key, before, touching)
 
-    def _own(self, replaced: Replaced | None) -> OwnPast | None:
+    def _own(self, replaced: Replaced | None) -> PythonHistory | None:
         """Return the fold of the state's past if the job's Python merges values; otherwise None.
 
         Raise TerminalError if the job is not available.
@@ -177,7 +177,7 @@ class Cuts:
         aggregate = check_merged(self.of.state, self.of.topology, columns, self.jobs)
         if aggregate is None:
             return None
-        return OwnPast.of(self.connection, aggregate, past(replaced.rebuild) if replaced else CURRENT)
+        return PythonHistory.of(self.connection, aggregate, past(replaced.rebuild) if replaced else CURRENT)
 
 
 def streamed(
