@@ -360,7 +360,7 @@ def test_a_job_without_its_last_lines_is_refused_before_a_txid_is_used(
     ],
 )
 def test_what_an_exit_code_says(code: int, said: str) -> None:
-    assert str(ended(code)) == said
+    assert (ended(code).code, ended(code).text) == ("TX417", said)
 
 
 def test_it_goes_on_while_spark_is_at_work(job: Job, home: Path, folder: Path) -> None:
