@@ -264,7 +264,8 @@ def test_a_double_with_a_scale_sums_exactly(emit: Emit) -> None:
 def test_a_double_that_is_no_decimal_is_refused(emit: Emit, kind: type[Sum], type_: str, value: str) -> None:
     stream = stream_of(f"k string, `it's v` {type_}", ("a", None), ("a", 0.5), ("a", float(value)))
     stream.group_by("k").persistent_aggregate(OpaqueState("s"), total=kind("it's v", scale=2))
-    told = rf"^t 1:1, stream 'in', state 's': field \"it's v\" is {value}, which .*; filter such records out in the job, or say"
+    told = rf"^TX301 .no retry helps.: t 1:1, stream 'in', state 's': field \"it's v\" is {value}, which .*; "
+    told += "filter such records out in the job, or say"
     with pytest.raises(BadRecord, match=told):
         emit(stream.topology)
 
@@ -298,7 +299,8 @@ def test_doubles_that_are_no_number_stay_what_they_are(emit: Emit) -> None:
 def test_overflow_is_an_error(emit: Emit, fields: str, records: list[Any], aggregator: CombinerAggregator) -> None:
     stream = stream_of(fields, *records)
     stream.group_by("k").persistent_aggregate(OpaqueState("s"), n=Count(), total=aggregator)
-    told = r"^t 1:1, stream 'in', state 's': .*, in the sum of 'total' or in an expression of the job; give it more digits, or "
+    told = r"^TX305 .no retry helps.: t 1:1, stream 'in', state 's': .*, in the sum of 'total' or in an expression "
+    told += "of the job; give it more digits, or "
     with pytest.raises(BadRecord, match=told):
         emit(stream.topology)
 
