@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.state.state import changes_name, versions_name
+from txbatch.core.state.state import changes_name, report_names, versions_name
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.windows.session_window import SessionWindow
@@ -142,8 +142,8 @@ def lock(connection: Connection, state: str) -> Iterator[str]:
 
 def _views_of(connection: Connection, state: str) -> list[str]:
     """Return the views that a state may have, by the state's name alone."""
-    more = [view for view in (changes_name(state), versions_name(state)) if not _taken(connection, view)]
-    return [f"report.{pg_name(view)}" for view in (state, *more)]
+    report, *more = report_names(state)
+    return [f"report.{pg_name(view)}" for view in (report, *(view for view in more if not _taken(connection, view)))]
 
 
 def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: bool) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _closed(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Functio
 def _views(aggregate: PersistentAggregate) -> list[str]:
     """Return the names of a state's views."""
     name = aggregate.state.name
-    return [name, changes_name(name), versions_name(name)] if aggregate.state.contributions else [name]
+    return report_names(name) if aggregate.state.contributions else [name]
 
 
 def _columns(connection: Connection, view: str) -> dict[str, str]:
