@@ -110,14 +110,13 @@ SELECT l.pid || ' ' || l.virtualtransaction AS transaction, a.pid, a.usename AS 
  ORDER BY a.xact_start LIMIT 100;
 
 -- others_of_state --
--- Views and the like of others that read the tables of a state themselves: they would go on reading the old generation.
+-- Views and the like that read the tables of a state themselves, but for its reports: they would go on reading the old generation.
 SELECT DISTINCT d.objid::regclass::text AS reader FROM (
        SELECT r.ev_class AS objid FROM pg_depend p JOIN pg_rewrite r ON p.classid = 'pg_rewrite'::regclass AND r.oid = p.objid
         WHERE p.refclassid = 'pg_class'::regclass AND p.deptype = 'n'
           AND p.refobjid IN (to_regclass(:state), to_regclass(:contribution), to_regclass(:base))) d
   JOIN pg_class c ON c.oid = d.objid
- WHERE c.relnamespace <> 'report'::regnamespace OR NOT (c.relname = :name OR starts_with(c.relname, :name || '_')
-       OR starts_with(c.relname, :name || '@')) ORDER BY 1;
+ WHERE c.relnamespace <> 'report'::regnamespace OR c.relname <> ALL (CAST(:reports AS text[])) ORDER BY 1;
 
 -- partitions_of --
 -- The partitions of a table, as quoted names.

@@ -211,7 +211,7 @@ def test_urls(refused: Try, monkeypatch: pytest.MonkeyPatch) -> None:
             yield ("psql", "-c", "select 1")
 
     with monkeypatch.context() as inside:
-        inside.setattr("txbatch.cli.status.os.execve", None)
+        inside.setattr("txbatch.cli.reading.psql.os.execve", None)
         found = refused(tries())
     assert found >= 150
 

@@ -29,6 +29,7 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention
 from txbatch.postgres.corrections.window_retention import PostgresWindows
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
@@ -404,7 +405,7 @@ class Postgres(Backing):
     def report(self, topology: Topology, name: str) -> list[dict[str, Any]]:
         (of,) = (each.state for each in topology.aggregates if each.state.name == name)
         engine = self.engine if of.database is None else self.ledger.warehouses.engine(of.database)
-        with engine.connect() as connection:
+        with transaction(engine) as connection:
             found = connection.execute(text(f"SELECT * FROM report.{pg_name(name)}")).mappings()
             return [{column: value for column, value in row.items() if column != "txid"} for row in found]
 

@@ -12,6 +12,7 @@ from support import LogSpout, run, word_count
 from txbatch import Avg, Count, OpaqueState, Topology, TransactionalState, failpoints
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import DefinitionError, SchemaMismatch
+from txbatch.core.state.new_values import NewValuesTable
 
 pytestmark = pytest.mark.rule("R10")
 TABLE = "audit.word changes"
@@ -180,12 +181,22 @@ def test_a_restate_that_waits_is_of_the_same_table(case: Audited) -> None:
         (None, "names no table"),
         ("report.changes", "the schema 'report' is the ledger's"),
         ("state_next_7.x", "is the ledger's"),
+        ("contribution_partition_past_12.x", "is the ledger's"),
+        ("pg_toast.x", "is the ledger's or the server's"),
         (".x", "schema '' is not a name"),
     ],
 )
 def test_what_is_no_table_of_ones_own_is_refused(backing: Any, table: Any, told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         Case(backing).topology.aggregates[0].new_values_into(table)
+
+
+@pytest.mark.parametrize(
+    "schema", ["reporting", "statements", "contributions", "state_of_mind", "txbatch_audit", "report_next"]
+)
+def test_a_schema_whose_name_only_begins_like_one_of_the_ledger_is_ones_own(backing: Any, schema: str) -> None:
+    aggregate = Case(backing).topology.aggregates[0].new_values_into(f"{schema}.changes")
+    assert aggregate.state.new_values == NewValuesTable(schema, "changes")
 
 
 def test_a_state_apart_is_refused(backing: Any) -> None:

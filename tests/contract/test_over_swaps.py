@@ -15,9 +15,10 @@ from contract.test_upstream import JOB, Chain
 from contract.test_watermarks import at
 from support import LogSpout, code, run, word_count
 
-from txbatch import Count, OpaqueState, StateSpout, Topology
+from txbatch import Count, Max, OpaqueState, StateSpout, Topology
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import ChangeTooEarly, ReadersBehind, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.protocol.coordinator import NothingNew
 
 pytestmark = pytest.mark.rule("R23")
 
@@ -217,6 +218,18 @@ def test_a_state_that_a_rebuild_began_is_read_at_once(backing: Any) -> None:
     assert reader.reads("a") == []
     of.counts("2", a=[20])
     assert reader.reads("b") == [(at(0), 2)]
+
+
+@pytest.mark.rule("R26")
+def test_a_value_is_read_over_a_rebuild_that_changed_one_whose_name_begins_alike(backing: Any) -> None:
+    """`n_b` is not of `n`: the windows closed before the rebuild are there at once, as they were then."""
+    of = visits(backing, n=Count(), n_b=Count("shop"))
+    of.counts("1", a=[10, 80])
+    changed = counted_as(of, n=Count(), n_b=Max("shop"))
+    of.topology, of.aggregate = changed, changed.aggregates[0]
+    assert isinstance(backing.rebuilds.swap(rebuild_of(of, {1: [10, 20, 80]}), changed), Swapped)
+    assert changes_as(of, "n bigint", "final").plans("a").plan.streams["closed"].ranges["visits"]["start"] == 0
+    assert isinstance(Finals(of, "another", "window_start timestamp, n_b string").plans("a"), NothingNew)
 
 
 def other_state(name: str, **state: Any) -> Topology:

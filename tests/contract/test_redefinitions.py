@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from every_aggregate import Span
 from redefined import JOB, WHY, change, defined, keyed, whole
 from support import code, manifest_of
 
 from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.batch.transaction import Batch, Restate, Run
-from txbatch.core.definition.redefinition import NeedsRebuild
+from txbatch.core.definition.redefinition import NeedsRebuild, how
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, UnknownName
 from txbatch.core.protocol import coordinator
 
@@ -30,6 +31,22 @@ def test_a_value_that_is_gone_is_dropped_with_all_its_columns(backing: Any) -> N
     }
     with pytest.raises(SchemaMismatch, match="value 'mean_sum' of state 's' is new"):
         backing.initialize(before, "3")  # a process of the job as it was
+
+
+@pytest.mark.rule("R23")
+def test_a_value_that_is_gone_takes_no_column_of_one_whose_name_begins_alike(backing: Any) -> None:
+    """`apart_high` is of `apart`, whose partial has other fields now: all history is counted again."""
+    before = defined(fields="word string, n decimal(12,2)", a=Count(), apart=Span("n"))
+    whole(backing, before, "1", dog=(2, 1, 3, 2))
+    narrower = type("Span", (Span,), {"partial": "low decimal(12,2)"})
+    now = defined(fields="word string, n decimal(12,2)", apart=narrower("n"))
+    found = [(how(each), each.what) for each in backing.ledger.redefinitions(now)]
+    assert found == [
+        ("in place", "value 'a' of state 's' is gone"),
+        ("rebuild", "value 'apart_high' of state 's' is gone"),
+    ]
+    with pytest.raises(SchemaMismatch, match="txbatch rebuild t"):
+        backing.ledger.change(now, JOB, WHY)
 
 
 @pytest.mark.rule("R23")

@@ -18,12 +18,13 @@ from contract.test_watermarks import DAY as WATERMARKED_DAY
 from contract.test_watermarks import Visits as Watermarked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Avg, Count, Max, OpaqueState, StateSpout, Sum, Topology, TransactionalState, session_window
 from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import OutOfRange, SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.core.state.state import State
 from txbatch.core.upstream.upstream import export
@@ -368,3 +369,31 @@ def test_the_years_1_and_9999_and_a_change_of_clocks(backing: Any) -> None:
         visits.counts(run(name), [("x", each, 1) for each in (first, last, *twice)])
     found = [(row[1], row[2], row[3]) for row in visits.report()]
     assert found == [(each, each, 2) for each in (first, *twice, last)]
+
+
+# ---- sums of sessions
+
+LARGE = 5 * 10**18
+TOO_LARGE = r"state 'sessions', session .*x.*2026.*out of range"
+
+
+@pytest.mark.rule("R24")
+def test_a_session_that_fits_no_bigint_is_named_and_keeps_nothing_else_from_being_read(backing: Any) -> None:
+    """Each piece fits, and so both batches count; a restate, and decimals, are the ways out."""
+    visits = Visits(backing)
+    visits.counts(run("1"), [("x", 0, LARGE), ("y", 0, LARGE)])
+    visits.counts(run("2"), [("x", 20, LARGE), ("y", 20, -LARGE), ("x", 100, 1)])
+    with pytest.raises(OutOfRange, match=TOO_LARGE) as refused:
+        visits.report()
+    assert refused.value.text.count("out of range") == 1
+    with pytest.raises(OutOfRange, match=TOO_LARGE):
+        Reader(backing).reads("a")
+    if hasattr(backing, "engine"):
+        with backing.engine.connect() as connection:
+            for asked in (
+                "visits FROM report.sessions WHERE session_start = '2026-10-25'",
+                "spent FROM report.sessions WHERE \"user\" = 'y'",
+            ):
+                assert connection.execute(text(f"SELECT {asked}")).scalars().all() in ([2, 2], [0])
+    visits.counts(restate_of(2), [("x", 20, -LARGE), ("y", 20, -LARGE)])
+    assert [(user, spent) for user, *_, spent, _, _ in visits.report()] == [("x", 0), ("y", 0)]

@@ -23,7 +23,7 @@ from sizes import some_of
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.protocol import event_time as decided
-from txbatch.core.protocol.window_closing import closed
+from txbatch.core.protocol.window_closing import decide_closing
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.watermarked import watermarks
 from txbatch.core.upstream import closed_windows
@@ -105,7 +105,7 @@ class Uncorrected(History):
 
 
 def _by_this_batch(aggregates: Any, before: Any, after: Any, open_plans: Any) -> Any:
-    return closed(aggregates, before, after, [])
+    return decide_closing(aggregates, before, after, [])
 
 
 def _by_the_attempt(history: History) -> Any:
@@ -115,7 +115,7 @@ def _by_the_attempt(history: History) -> Any:
 
 
 def test_who_closes_by_its_own_watermark_alone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_time, "closed", _by_this_batch)
+    monkeypatch.setattr(event_time, "decide_closing", _by_this_batch)
     with pytest.raises(AssertionError, match="a closed window changes"):
         histories(600, 3, "drop", straggle=True, steps=LONG)
 
@@ -248,9 +248,9 @@ def test_who_finds_an_interval_late_as_a_later_one_came_before_is_found(monkeypa
 
 
 def test_who_ends_a_window_by_the_day_after_the_one_that_was_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended_before(self: Window, time: int) -> int:
+    def late_before(self: Window, time: int) -> int:
         return self.cut.start(self.cut.number(time) - self.size + 1)
 
-    monkeypatch.setattr(Window, "ended_before", ended_before)
+    monkeypatch.setattr(Window, "late_before", late_before)
     with pytest.raises(AssertionError, match=r"one pass counts otherwise|a closed window changes"):
         histories(300, 1, "drop", straggle=True, kind=ZONED)

@@ -25,7 +25,7 @@ from txbatch.core.batch.transaction import Batch, BatchKind, Interval, Run
 from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol import event_time as decided
-from txbatch.core.protocol.window_closing import closed
+from txbatch.core.protocol.window_closing import decide_closing
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.watermark import MERGE, Watermark
 from txbatch.memory import event_time
@@ -140,8 +140,8 @@ WRONG: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
     "without a delay": (Watermark, "behind", lambda *_: 0, OTHERS_LATE),
     "closes while others are planned": (
         event_time,
-        "closed",
-        lambda aggregates, before, after, _: closed(aggregates, before, after, []),
+        "decide_closing",
+        lambda aggregates, before, after, _: decide_closing(aggregates, before, after, []),
         "a closed window changes",
     ),
     "refuses no interval": (

@@ -369,10 +369,11 @@ def test_what_no_rebuild_can_count_is_refused_and_nothing_is_changed(bench: Benc
     )
     with pytest.raises(SchemaMismatch, match="stream 'words' is gone; stream 'lines' is new"):
         rebuilds.begin(other, "jobs/job.py", code(), "why")
-    bench.run("CREATE VIEW public.direct AS SELECT * FROM state.word_count")
-    with pytest.raises(TerminalError, match="direct reads state"):
-        rebuilds.begin(longest(), "jobs/job.py", code(), "why")
-    bench.run("DROP VIEW public.direct")
+    for view in ("public.direct", "report.word_count_of_mine", 'report."word_count@mine"'):
+        bench.run(f"CREATE VIEW {view} AS SELECT * FROM state.word_count")
+        with pytest.raises(TerminalError, match=f"{view.removeprefix('public.')} reads state"):
+            rebuilds.begin(longest(), "jobs/job.py", code(), "why")
+        bench.run(f"DROP VIEW {view}")
     first = rebuilds.begin(longest(), "jobs/job.py", code("new"), "why")
     assert rebuilds.begin(longest(), "jobs/job.py", code("new"), None) == first
     with pytest.raises(TerminalError, match="the job has changed since: put it back"):

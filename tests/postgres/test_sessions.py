@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from postgres_bench import Bench
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 from support import LogSpout
 
 from txbatch import Count, OpaqueState, Sum, Topology, session_window
 from txbatch.core.corrections.verify import Outcome
 from txbatch.postgres.corrections.verify import PostgresBooks
 from txbatch.postgres.reading.history_reader import HistoryReader
+from txbatch.postgres.schema import report_views, sessions
 
 pytestmark = pytest.mark.rule("R27")
 DAY = datetime(2026, 11, 24, tzinfo=UTC)
@@ -27,14 +29,18 @@ def piece(user: str, start: int, end: int, visits: int) -> Any:
     return (user, at(start)), (at(end), visits, visits)
 
 
-@pytest.fixture
-def bench(engine: Engine) -> Bench:
-    """The sessions at 0 and at 100 minutes are one by the second batch, and no more by its restate."""
+def visits() -> Topology:
     topology, spout = Topology("t"), LogSpout({"a": 10_000})
     spout.fields = "at timestamp, user string, spent bigint"
     grouped = topology.new_stream("in", spout).group_by("user", session_window("at", "30 minutes"))
     grouped.persistent_aggregate(OpaqueState("sessions"), visits=Count(), spent=Sum("spent"))
-    bench = Bench(engine, topology)
+    return topology
+
+
+@pytest.fixture
+def bench(engine: Engine) -> Bench:
+    """The sessions at 0 and at 100 minutes are one by the second batch, and no more by its restate."""
+    bench = Bench(engine, visits())
     bench.whole({"sessions": [piece("x", 0, 40, 3), piece("x", 100, 110, 2), piece("y", 0, 0, 1)]}, "1")
     bench.whole({"sessions": [piece("x", 70, 75, 2), piece("z", 5, 5, 1)]}, "2")
     return bench
@@ -126,3 +132,27 @@ def test_sessions_of_a_user_are_found_by_index(bench: Bench) -> None:
     assert "Seq Scan" not in plan
     assert "Index" in plan
     assert bench.rows("SELECT count(*) FROM report.sessions WHERE \"user\" = 'u7'") == [(5,)]
+
+
+@pytest.mark.rule("R24")
+def test_a_view_of_an_older_version_names_the_session_that_does_not_fit_from_the_next_run_on(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also as of a txid; who asks for other keys, or not for the sum, is told what there is."""
+    large = 5 * 10**18
+    with monkeypatch.context() as older:
+        older.setattr(sessions, "_limits", lambda _: None)
+        older.setattr(report_views, "SESSION_END", "Max")
+        bench = Bench(engine, visits())
+        bench.whole({"sessions": [(("x", at(0)), (at(0), 1, large)), (("y", at(0)), (at(0), 1, 1))]}, "1")
+        bench.whole({"sessions": [(("x", at(9)), (at(9), 1, large))]}, "2")
+        with pytest.raises(DBAPIError, match="bigint out of range"):
+            asked(bench, "sessions")
+    bench = Bench(engine, visits())
+    bench.whole({"sessions": [(("z", at(0)), (at(0), 1, 1))]}, "3")
+    told = r"TX305 \(no retry helps\): state 'sessions', session \(x, 2026-11-24 00:00:00\+00\): the total 1\d+ of 'spent' is out"
+    for of in ("sessions", "as_of_sessions(3)", "corrected_sessions(2)"):
+        with pytest.raises(DBAPIError, match=told):
+            asked(bench, of)
+        assert bench.rows(f"SELECT spent FROM report.{of} WHERE \"user\" = 'y'") == [(1,)]
+        assert sorted(bench.rows(f"SELECT visits FROM report.{of}"))[-1] == (2,)

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import pytest
 
-from txbatch.cli.history import show_why
+from txbatch.cli.reading.why import show_why
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from txbatch.core.definition.stored import stream_watermarks
 from txbatch.core.errors import DefinitionError
 from txbatch.core.protocol.bulk import as_one_assignment, go_together
 from txbatch.core.protocol.event_time import EventTimeFacts, advance, pin_watermarks
-from txbatch.core.protocol.window_closing import closed
+from txbatch.core.protocol.window_closing import decide_closing
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.walks import one_for_one
@@ -87,8 +87,8 @@ def test_what_an_open_plan_may_count_in_stays_open() -> None:
     of_before = BatchPlan({}, watermark={"visits": 3}).marks(timed)
     assert of_before == {}
     after = {"visits": AT + 7_200_000_000}
-    assert closed([aggregate], {}, after, [known]) == ({"s": AT}, {"s": ("window_start", BEGIN, AT)})
-    assert closed([aggregate], {}, after, [of_before]) == ({}, {})
+    assert decide_closing([aggregate], {}, after, [known]) == ({"s": AT}, {"s": ("window_start", BEGIN, AT)})
+    assert decide_closing([aggregate], {}, after, [of_before]) == ({}, {})
 
 
 class Log(LogSpout):

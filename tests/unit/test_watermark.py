@@ -19,7 +19,7 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.protocol.event_time import EventTimeFacts, advance, capped, pin_watermarks, whole_to
-from txbatch.core.protocol.window_closing import closed
+from txbatch.core.protocol.window_closing import decide_closing
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.late import check_kept_aside
@@ -167,10 +167,10 @@ def test_a_window_is_late_once_its_end_is_not_after_the_watermark(made: Any, tim
     except BadRecord:
         return
     end = made.end(start)
-    assert (micros_of(start) < made.ended_before(micros_of(mark))) == (end is not None and end <= mark)
+    assert (micros_of(start) < made.late_before(micros_of(mark))) == (end is not None and end <= mark)
     if end is not None:
-        assert micros_of(start) < made.ended_before(micros_of(end))
-        assert micros_of(start) >= made.ended_before(micros_of(end) - 1)
+        assert micros_of(start) < made.late_before(micros_of(end))
+        assert micros_of(start) >= made.late_before(micros_of(end) - 1)
 
 
 def test_of_windows_that_slide_those_that_have_ended_are_late() -> None:
@@ -520,9 +520,9 @@ def test_what_is_closed_stays_so_while_its_stream_has_no_watermark() -> None:
         return topology.aggregates
 
     hours = [micros_of(at(hour)) for hour in range(4)]
-    closed_to, found = closed(aggregates("a", "b"), {}, {"a": hours[1], "b": hours[1]}, [])
+    closed_to, found = decide_closing(aggregates("a", "b"), {}, {"a": hours[1], "b": hours[1]}, [])
     assert found == dict.fromkeys("ab", ("window_start", BEGIN, hours[1]))
-    closed_to, found = closed(aggregates("b"), closed_to, {"b": hours[2]}, [])
+    closed_to, found = decide_closing(aggregates("b"), closed_to, {"b": hours[2]}, [])
     assert (closed_to, [*found]) == ({"a": hours[1], "b": hours[2]}, ["b"])
-    closed_to, found = closed(aggregates("a", "b"), closed_to, {"a": hours[3], "b": hours[2]}, [])
+    closed_to, found = decide_closing(aggregates("a", "b"), closed_to, {"a": hours[3], "b": hours[2]}, [])
     assert (closed_to, found) == ({"a": hours[3], "b": hours[2]}, {"a": ("window_start", hours[1], hours[3])})

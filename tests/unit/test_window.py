@@ -160,7 +160,7 @@ def test_a_window_has_ended_is_late_and_is_closed_at_the_same_time(zone: str, da
         assert all(made.starts(end) == [end] for end in ends.values() if slide == days)
         for now in map(micros_of, [*around, *ends.values()]):
             shut = {start for start, end in ends.items() if micros_of(end) <= now}
-            assert {start for start in ends if micros_of(start) < made.ended_before(now)} == shut
+            assert {start for start in ends if micros_of(start) < made.late_before(now)} == shut
             assert {start for start in ends if micros_of(start) < made.first_open(now)} == shut
 
 

@@ -12,8 +12,8 @@ import click
 import pytest
 
 from txbatch.cli import arguments
-from txbatch.cli.ask import _question
 from txbatch.cli.printing import errors_told
+from txbatch.cli.reading.ask import _question
 from txbatch.core.batch.manifest import StagedFile, StagedState
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import DefinitionError, Incomplete, TerminalError

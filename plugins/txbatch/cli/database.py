@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from sqlalchemy import Engine
 
 from txbatch import settings
+from txbatch.launch.job_search import jobs_above
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import check_migrated, migrate
 from txbatch.postgres.database.psql import make_reader
+from txbatch.postgres.reading.history_reader import HistoryReader
 
 
 def start_database() -> settings.Settings:
@@ -47,3 +51,9 @@ def chosen_settings() -> settings.Settings:
 def chosen_engine(where: settings.Settings | None = None) -> Engine:
     """Return a migrated database. Migrate the embedded database if necessary."""
     return migrated(where or chosen_settings())
+
+
+def history() -> HistoryReader:
+    """Return the reader of the past, with the jobs below the current folder. The database is started."""
+    engine = migrated(start_database())
+    return HistoryReader(engine, jobs=jobs_above(engine, Path.cwd()))

@@ -17,7 +17,7 @@ from txbatch.cli import arguments
 from txbatch.cli.cron import over
 from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.cli.status import BATCH_COLUMNS, DROPPED
+from txbatch.cli.reading.batches import BATCH_COLUMNS, DROPPED
 from txbatch.core.batch.transaction import Interval, Metadata
 from txbatch.core.errors import DefinitionError
 from txbatch.core.topology.topology import Topology

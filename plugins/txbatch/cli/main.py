@@ -14,22 +14,26 @@ import click
 from txbatch import __version__, settings
 from txbatch.cli import database
 from txbatch.cli.abort import abort
-from txbatch.cli.ask import ask
 from txbatch.cli.change import change
 from txbatch.cli.database import chosen_settings
 from txbatch.cli.drop import drop
 from txbatch.cli.explain import explain
 from txbatch.cli.follow import follow
 from txbatch.cli.grants import grants
-from txbatch.cli.history import as_of, why
 from txbatch.cli.plan.plan import plan
 from txbatch.cli.printing import errors_told
 from txbatch.cli.project.project import doctor, down, init, migrate, up
+from txbatch.cli.reading.as_of import as_of
+from txbatch.cli.reading.ask import ask
+from txbatch.cli.reading.batches import batches
+from txbatch.cli.reading.psql import psql
+from txbatch.cli.reading.query import query
+from txbatch.cli.reading.status import status
+from txbatch.cli.reading.why import why
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate
 from txbatch.cli.retention import gc
 from txbatch.cli.run import run
-from txbatch.cli.status import batches, psql, query, status
 from txbatch.cli.verify import verify
 from txbatch.core.errors import UsageError
 from txbatch.places import in_checkout

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
-from sqlalchemy import Engine
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.corrections import growth
-from txbatch.core.definition.keep_policy import describe_policy, kept_windows
 from txbatch.core.state.keep import Keep
-from txbatch.core.topology.topology import Topology
-from txbatch.postgres.corrections.retention import Retention
-from txbatch.postgres.corrections.window_retention import PostgresWindows
 from txbatch.run import window_retention
 from txbatch.run.retention import waiting
 from txbatch.wiring import open_collector
@@ -75,20 +67,3 @@ def _asked(topology: str | None, keep_txids: int | None, keep_days: int | None) 
     if topology is None:
         raise click.UsageError("--keep-txids and --keep-days are of one topology: name it")
     return Keep(keep_txids, keep_days)
-
-
-def stored_policy(engine: Engine, topology: Topology) -> dict[str, Any]:
-    """Return the policy of a job, and the stored policy until now, if any.
-
-    `growth` has the growth of a month, estimated from the last batches, with a description; None if unknown.
-    """
-    retention = Retention(engine)
-    policies, until_now, found = retention.policies(), None, retention.growth(topology.name)
-    if topology.name in policies:
-        until_now = describe_policy(policies[topology.name], PostgresWindows(engine).policy(topology.name))
-    grows = {**asdict(found), "does": growth.describe_growth(found, topology.keep)} if found else None
-    return {
-        "keep": describe_policy(topology.keep, kept_windows(topology)),
-        "kept_until_now": until_now,
-        "growth": grows,
-    }

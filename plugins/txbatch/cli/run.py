@@ -13,8 +13,8 @@ from txbatch.cli.follow import Following, follow_job
 from txbatch.cli.old_spelling import spelled_now
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.cli.progress import show_progress
+from txbatch.cli.reading.batches import BATCH_COLUMNS, DROPPED
 from txbatch.cli.restate import tell_committed, tell_counted
-from txbatch.cli.status import BATCH_COLUMNS, DROPPED
 from txbatch.core.batch.transaction import Run
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import LOCAL_MASTER

@@ -21,7 +21,7 @@ from txbatch.core.protocol.event_time import (
     whole_to,
 )
 from txbatch.core.protocol.ledger import RunPlan
-from txbatch.core.protocol.window_closing import Marks, closed, largest
+from txbatch.core.protocol.window_closing import Marks, decide_closing, largest
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.topology import Topology
 from txbatch.memory.stored import Times
@@ -79,7 +79,7 @@ def note_committed(tables: Tables, topology: Topology, batch: Batch, manifest: M
         )
         after = advance(watermarks, batch.plan, known, topology.behind)
         open_plans = [each.plan.marks(watermarks) for each in _open(tables, batch)]
-        shut, found = closed(topology.aggregates, closed_to(tables, batch.topology), after, open_plans)
+        shut, found = decide_closing(topology.aggregates, closed_to(tables, batch.topology), after, open_plans)
         times = replace(times, watermark=after, closed_to=shut, closed=found)
     tables.times[at] = times
 

@@ -13,8 +13,8 @@ from txbatch.cli.old_spelling import spelled_now
 from txbatch.cli.plan.explain import appeared, preview
 from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan.plan_restate import preview_restate, show_restate
+from txbatch.cli.plan.policy import stored_policy
 from txbatch.cli.printing import Rows, prints_rows, show_plan
-from txbatch.cli.retention import stored_policy
 from txbatch.core.batch.transaction import Run
 from txbatch.formats.changes import changed
 from txbatch.launch.job_file import check_emission, load_job

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from txbatch.core.batch.transaction import Metadata
+from txbatch.core.definition.value_columns import columns_by_value
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, ValueColumn
 
 # A type, and the wider types that hold each value unchanged.
@@ -304,14 +305,12 @@ def _dropped(
     own: Mapping[str, Sequence[ValueColumn]],
     renamed: Mapping[str, RenameValue],
 ) -> Iterator[DropValue]:
-    """Yield the missing values, each with the columns that belong to no present value and begin with the value's name."""
+    """Yield the missing values, each with the value's columns."""
     moved = {step.was for step in renamed.values()}
-    taken = {each.name for value in own if value in known for each in own[value]} | dict(_pairs(renamed)).keys()
-    free = [name for name, *_ in stored["values"] if name not in taken and name not in own]
-    gone = [value for value in known if value not in own and value not in moved]
-    owner = {column: max((each for each in gone if column.startswith(each)), key=len, default=None) for column in free}
-    for value in gone:
-        yield DropValue(state, value, tuple(column for column in free if owner[column] == value))
+    columns = columns_by_value(stored["values"], known)
+    for value in known:
+        if value not in own and value not in moved:
+            yield DropValue(state, value, tuple(name for name, *_ in columns[value]))
 
 
 def _pairs(renamed: Mapping[str, RenameValue]) -> list[tuple[str, str]]:

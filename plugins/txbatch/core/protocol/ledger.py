@@ -182,7 +182,8 @@ class Ledger(Protocol):
 
         `batch` names the attempt, as read before the partials were loaded: raise StaleAttempt if a newer one has begun since
         (R5). From then on `run` looks after the batch, as the run with the commit. If an older commit of the same run stands
-        still, the run may end the older commit.
+        still, the run may end the older commit. Raise OutcomeUnknown if the answer to COMMIT was lost: the batch is committed
+        or not, `Ledger.batch` returns which, and a call again commits no batch twice.
         """
 
     def success(self, topology: str, txid: int) -> bool:

@@ -19,7 +19,7 @@ Marks = Mapping[str, int]
 Closed = tuple[str, int, int]
 
 
-def closed(
+def decide_closing(
     aggregates: Sequence[PersistentAggregate], before: Marks, after: Marks, open_plans: Iterable[Marks]
 ) -> tuple[dict[str, int], dict[str, Closed]]:
     """Return up to when the windows of each state are closed after a commit, and the windows closed by the commit (R26).

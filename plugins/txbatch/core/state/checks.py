@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,10 @@ from txbatch.core.state.new_values import NewValuesTable
 if TYPE_CHECKING:
     from txbatch.core.state.state import State
 
-# Schemas of the ledger and the server; the names of generations' schemas begin with them.
-_OURS = ("txbatch", "report", "state", "contribution", "pg_", "information_schema")
+# Schemas of the ledger and the server. A generation has schemas of its own, such as state_next_7 (R23).
+_OURS = re.compile(
+    r"txbatch|information_schema|pg_.*|(report|state|contribution(_base|_partition)?)(_(next|past)_\d+)?", re.DOTALL
+)
 
 
 def checked_table(state: State, table: str) -> NewValuesTable:
@@ -26,7 +29,7 @@ def checked_table(state: State, table: str) -> NewValuesTable:
         raise InvalidArgument(
             f"{of} names no table; write its schema and its name, such as 'audit.{state.name}_changes'"
         )
-    if schema.startswith(_OURS):
+    if _OURS.fullmatch(schema):
         raise NameTaken(f"{of}: the schema {schema!r} is the ledger's or the server's; name one of your own")
     if state.database is not None:
         raise NotAnotherDatabase(f"{of}: the state is kept apart, in {state.database!r}, which is committed by itself")

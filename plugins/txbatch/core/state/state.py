@@ -123,6 +123,11 @@ def versions_name(state: str) -> str:
     return f"{state}@versions"
 
 
+def report_names(state: str) -> list[str]:
+    """Return the names of the views of a state with contributions, the report first."""
+    return [state, changes_name(state), versions_name(state)]
+
+
 def check_reports(states: Sequence[State]) -> None:
     """Raise DefinitionError if a state of a topology is named like a view of another state."""
     names = {state.name for state in states if state.database is None}

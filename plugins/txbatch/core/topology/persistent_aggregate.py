@@ -142,7 +142,7 @@ class PersistentAggregate:
         if self.window is None or not watermarks(self.stream):
             return None
         mark = self.watermark_of(watermark)
-        return BEGIN if mark is None else self.window.ended_before(mark)
+        return BEGIN if mark is None else self.window.late_before(mark)
 
     @property
     def late(self) -> str:

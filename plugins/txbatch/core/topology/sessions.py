@@ -9,6 +9,7 @@ from txbatch.core.aggregates.aggregator import CombinerAggregator, Max
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.errors import NameTaken, OutOfPlace
+from txbatch.core.naming import naming
 
 if TYPE_CHECKING:
     from txbatch.core.state.state import State
@@ -59,4 +60,6 @@ def _joined(
     combine = Merger(aggregate.merges)
     for session in sessions.together(pieces, of=lambda key: (key[-1], pieces[key][0][0])):
         partials, txids = zip(*(pieces[key] for key in session), strict=True)
-        yield session[0], (combine.whole(partials), max(txids))
+        with naming(f"state {aggregate.state.name!r}, session {session[0]}"):
+            whole = combine.whole(partials)
+        yield session[0], (whole, max(txids))

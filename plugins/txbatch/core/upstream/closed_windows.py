@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
+from txbatch.core.definition.value_columns import columns_by_value
 from txbatch.core.errors import CannotAsk, RecordsGone
 from txbatch.core.upstream.ranges import (
     ALL,
@@ -126,8 +127,8 @@ def _redefined(known: UpstreamState, replaced: Replaced, asked: Iterable[str]) -
 
 def _value(defined: Metadata, name: str) -> tuple[str | None, list[Any]]:
     """Return the aggregate of a value, and the stored columns of the value; for any other column, nothing."""
-    kept = [each for each in defined["values"] if each[0] == name or each[0].startswith(f"{name}_")]
-    return defined["aggregates"].get(name), kept if name in defined["aggregates"] else []
+    aggregates = defined["aggregates"]
+    return aggregates.get(name), columns_by_value(defined["values"], aggregates).get(name, [])
 
 
 def check_told(known: UpstreamState, range_: Metadata, closings: Iterable[Closing], asked: Collection[str]) -> None:

@@ -44,7 +44,7 @@ class SessionWindow(Timed):
         """Return the start of a record by itself, before the record is joined with others: the record's own time."""
         return [time]
 
-    def ended_before(self, time: int) -> int:
+    def late_before(self, time: int) -> int:
         """Return the time before which a record is late by a watermark: the watermark, against the record's own time (R25)."""
         return time
 

@@ -166,7 +166,7 @@ class Window(Timed):
         number = self.cut.number(time)
         return number - (number - self.origin) % self.slide
 
-    def ended_before(self, time: int) -> int:
+    def late_before(self, time: int) -> int:
         """Return the start of the first open window at a time; earlier windows have ended. Late windows are closed."""
         return self.first_open(time)
 

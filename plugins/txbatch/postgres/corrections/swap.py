@@ -18,7 +18,7 @@ from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.core.definition.changes import check_owner
 from txbatch.core.errors import ReadByOthers, Unavailable
-from txbatch.core.state.state import changes_name, versions_name
+from txbatch.core.state.state import changes_name, report_names, versions_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.engine import execute, hurry, run_all
@@ -65,7 +65,7 @@ def analyze(connection: Connection, topology: Topology, generation: Generation) 
 def check_readers(connection: Connection, state: str) -> None:
     """Raise TerminalError if a view not made by txbatch reads a state's tables: the view would keep the old generation."""
     tables = {"state": CURRENT.state(state), "contribution": CURRENT.contribution(state), "base": CURRENT.base(state)}
-    found = connection.execute(query("others_of_state"), {**tables, "name": state}).scalars().all()
+    found = connection.execute(query("others_of_state"), {**tables, "reports": report_names(state)}).scalars().all()
     if found:
         raise ReadByOthers(
             f"{', '.join(found)} reads {tables['state']} itself, and would keep the old generation: let it read "

@@ -68,6 +68,8 @@ _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_cou
 _SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
 _NOT_THERE = ("3F000", "42P01")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
+# A view raises an error by the cast of a text: `postgres.schema.sessions`.
+_CAST = re.compile(r'[^"]*"(?=TX305 )')
 _DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
 # By what PostgreSQL calls a thing: what a writer needs on it.
 _RIGHTS = {
@@ -190,7 +192,7 @@ def translate(error: BaseException | None, committing: bool = False, warehouse: 
     """Return the driver's error in txbatch's words; `warehouse` names the database with states apart that raised the error."""
     code = getattr(error, "pgcode", None)
     message = str(error).strip().split("\n")[0]
-    coded = error_of(message, TxbatchError)
+    coded = error_of(_CAST.sub("", message).removesuffix('"') if code == "22P02" else message, TxbatchError)
     if type(coded) is not TxbatchError:  # a function of our own raised the error
         return coded
     if code in _NOT_THERE:

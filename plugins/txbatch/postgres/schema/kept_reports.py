@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from txbatch.core.state.state import changes_name, versions_name
+from txbatch.core.state.state import report_names
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.functions import PREFIXES
 from txbatch.postgres.database.queries import query
@@ -47,7 +47,7 @@ class KeptReports:
     @classmethod
     def of(cls, connection: Connection, state: str) -> KeptReports:
         """Read the views and functions of a state."""
-        found = connection.execute(query("report_columns"), {"views": _views(state)}).mappings()
+        found = connection.execute(query("report_columns"), {"views": report_names(state)}).mappings()
         views = {row["view"]: row["columns"] for row in found}
         functions = [
             row["name"]
@@ -57,7 +57,7 @@ class KeptReports:
 
     def named(self, was: str, state: str) -> KeptReports:
         """Return the views and functions under the state's new name."""
-        views = dict(zip(_views(was), _views(state), strict=True))
+        views = dict(zip(report_names(was), report_names(state), strict=True))
         functions = dict(zip(_functions(was), _functions(state), strict=True))
         names = {"TABLE": views, "FUNCTION": functions}
         return KeptReports(
@@ -80,10 +80,6 @@ class KeptReports:
         there = {(grant.kind, grant.name) for grant in now}
         yield from (grant.undone() for grant in sorted(now - self.granted))
         yield from (grant.statement() for grant in sorted(self.granted - now) if (grant.kind, grant.name) in there)
-
-
-def _views(state: str) -> list[str]:
-    return [state, changes_name(state), versions_name(state)]
 
 
 def _functions(state: str) -> list[str]:

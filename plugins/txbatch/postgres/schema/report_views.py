@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.state.state import changes_name, versions_name
+from txbatch.core.state.state import changes_name, report_names, versions_name
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.windows.session_window import SessionWindow
@@ -37,8 +37,9 @@ _MARKS = {
     "counted": ("c.counted", "Whether records of the key count; false: the key went away"),
 }
 
-# What is said of where windows end. By this it is told how a view has it: who changes that changes what is said.
+# What is said of where windows and sessions end. By this it is told how a view is made: who changes that changes what is said.
 END = "When the window ends, which is not part of it, null after the year 9999"
+SESSION_END = "When the last record of the session was"
 
 
 def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
@@ -79,7 +80,7 @@ def recreate_reports(
 def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
     """Yield the statements for reports missing for a state of an older version. Names of other states are left alone."""
     past = False
-    yield from _recreate_window_ends(connection, aggregate)
+    yield from _recreate_outdated(connection, aggregate)
     if aggregate.state.contributions:
         _, changes, versions = _views(aggregate)
         there = _columns(connection, changes)
@@ -103,9 +104,9 @@ def _without_records(connection: Connection, aggregate: PersistentAggregate, vie
         yield from (f"REVOKE ALL ON report.{pg_name(row.view)} FROM {row.role}" for row in found)
 
 
-def _recreate_window_ends(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield the statements that replace the views, and their comments, in which windows end by an outdated definition."""
-    if not isinstance(window := aggregate.window, Window):
+def _recreate_outdated(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+    """Yield the statements that replace outdated views of windows and sessions, and the comments by which they are known."""
+    if (window := aggregate.window) is None:
         return
     said = described(aggregate)[window.end_name]
     for view, create in zip(_views(aggregate), (create_report, create_changes), strict=False):
@@ -142,8 +143,8 @@ def lock(connection: Connection, state: str) -> Iterator[str]:
 
 def _views_of(connection: Connection, state: str) -> list[str]:
     """Return the views that a state may have, by the state's name alone."""
-    more = [view for view in (changes_name(state), versions_name(state)) if not _taken(connection, view)]
-    return [f"report.{pg_name(view)}" for view in (state, *more)]
+    report, *more = report_names(state)
+    return [f"report.{pg_name(view)}" for view in (report, *(view for view in more if not _taken(connection, view)))]
 
 
 def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: bool) -> Iterator[str]:
@@ -186,7 +187,7 @@ def _closed(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Functio
 def _views(aggregate: PersistentAggregate) -> list[str]:
     """Return the names of a state's views."""
     name = aggregate.state.name
-    return [name, changes_name(name), versions_name(name)] if aggregate.state.contributions else [name]
+    return report_names(name) if aggregate.state.contributions else [name]
 
 
 def _columns(connection: Connection, view: str) -> dict[str, str]:
@@ -304,7 +305,10 @@ def described(aggregate: PersistentAggregate) -> dict[str, str]:
     keys = {key.name: "Key" for key in aggregate.keys}
     if isinstance(window := aggregate.window, Window):
         keys |= {window.end_name: f"{END}: {window.described}"}
-    return keys | {name: _aggregated(each) for name, each in aggregate.aggregates.items()}
+    values = {name: _aggregated(each) for name, each in aggregate.aggregates.items()}
+    if (sessions := aggregate.sessions) is not None:
+        values[sessions.end_name] = f"{SESSION_END}: {values[sessions.end_name]}"
+    return keys | values
 
 
 def _aggregated(aggregator: CombinerAggregator) -> str:

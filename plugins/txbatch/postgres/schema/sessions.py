@@ -6,11 +6,14 @@ Conditions on keys other than the start reach the index: only sessions of the re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
+from txbatch.core.aggregates.merge import ADD, BIGINT_MAX, BIGINT_MIN
 from txbatch.core.aggregates.merger import hashed
-from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.records.fields import EXACT, decimal_digits
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.postgres.database.expressions import listed, pg_name, sql_type
+from txbatch.postgres.database.expressions import listed, pg_name, pg_text, sql_type
 from txbatch.postgres.schema.one_pass import Moment, OnePass
 from txbatch.postgres.schema.versions import REPLACED, Versions
 
@@ -37,11 +40,14 @@ def join_pieces(
 ) -> str:
     """Return the query that joins pieces to sessions; `pieces` is a query of keys, values and `txid`, as is the result."""
     *others, start = keys
-    types = [column.partial.type for column in aggregate.columns]
-    merges = hashed(aggregate.merges, [f"i.{value}" for value in values], types)
+    own = [f"i.{key}" for key in others]
+    merges = hashed(
+        aggregate.merges, [f"i.{value}" for value in values], [each.partial.type for each in aggregate.columns]
+    )
+    session = f"concat_ws(', ', {listed([*own, f'min(i.{start})'])})"
     merged = [
-        f"CAST({merge} AS {sql_type(type_)}) AS {value}"
-        for merge, type_, value in zip(merges, types, values, strict=True)
+        f"{_fitting(aggregate, column, merge, session)} AS {value}"
+        for merge, column, value in zip(merges, aggregate.columns, values, strict=True)
     ]
     of_key = f"PARTITION BY {listed(f'p.{key}' for key in others)} " if others else ""
     over = f"OVER ({of_key}ORDER BY p.{start}"
@@ -49,11 +55,43 @@ def join_pieces(
     begins = f"p.{start} > {last} + interval '{sessions.gap:d} microseconds'"
     begun = f"SELECT p.*, CASE WHEN {begins} IS NOT FALSE THEN 1 END AS begins FROM ({pieces}) p"
     islands = f"SELECT p.*, count(p.begins) {over}) AS island FROM ({begun}) p"
-    own = [f"i.{key}" for key in others]
     return (
         f"SELECT {listed([*own, f'min(i.{start}) AS {start}', *merged, 'max(i.txid) AS txid'])} "
         f"FROM ({islands}) i GROUP BY {listed([*own, 'i.island'])}"
     )
+
+
+def _fitting(aggregate: PersistentAggregate, column: ValueColumn, merge: str, session: str) -> str:
+    """Return the SQL of a merged value in the column's type; a sum that does not fit raises an error that names the session.
+
+    Each piece fits, but a commit does not join pieces. SQL has no expression that raises an error: the cast of a text raises one.
+    """
+    type_ = sql_type(column.partial.type)
+    if column.partial.merge is not ADD or (limits := _limits(column.partial.type)) is None:
+        return f"CAST({merge} AS {type_})"
+    before, after = (
+        f"TX305 (no retry helps): state {aggregate.state.name!r}, session (",
+        f" of {column.value!r} is out of range for {type_}: ask for other keys, or without this value; restate a batch of the "
+        "session, or sum decimals and rebuild",
+    )
+    told = listed([pg_text(before), session, pg_text("): the total "), merge, pg_text(after)])
+    return (
+        f"CASE WHEN {merge} NOT BETWEEN {limits} THEN CAST(concat({told}) AS {type_}) ELSE CAST({merge} AS {type_}) END"
+    )
+
+
+def _limits(type_: str) -> str | None:
+    """Return the least and the greatest value of an exact type, in SQL; None for every other type.
+
+    >>> _limits("decimal(3,1)"), _limits("double")
+    ('-99.9 AND 99.9', None)
+    """
+    if type_ == "bigint":
+        return f"{BIGINT_MIN} AND {BIGINT_MAX}"
+    if (digits := decimal_digits(type_)) is None:
+        return None
+    greatest = Decimal(10 ** digits[0] - 1).scaleb(-digits[1], EXACT)
+    return f"{-greatest:f} AND {greatest:f}"
 
 
 def _rows(aggregate: PersistentAggregate, sessions: SessionWindow, moment: Moment) -> str:

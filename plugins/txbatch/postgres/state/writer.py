@@ -16,6 +16,7 @@ from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.naming import naming
 from txbatch.core.state.state import StateKind
 from txbatch.postgres.database.engine import execute, translate
+from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.new_values import RETURNING_VERSION_MIN, NewValues, check_rights
 from txbatch.postgres.state.refold import CHANGED, FOLDED, Refold
@@ -181,7 +182,13 @@ class StateWriter:
         summed = self.statements.aggregate.summed
         if not isinstance(error, psycopg2.errors.NumericValueOutOfRange) or not summed:
             return ""
-        return f"; the sum of {summed} outgrows its type: abort the batch, or sum decimals in another topology"
+        in_rebuild = self.statements.generation != CURRENT
+        way_out = (
+            "cancel the rebuild, sum decimals, and rebuild"
+            if in_rebuild
+            else "abort the batch, or sum decimals and rebuild"
+        )
+        return f"; the sum of {summed} outgrows its type: {way_out}"
 
 
 class LedgerWriter(StateWriter):

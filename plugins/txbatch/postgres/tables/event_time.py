@@ -13,7 +13,7 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, canonical_json
 from txbatch.core.protocol.event_time import EventTimeFacts, advance, ahead_of, late_of, pin_watermarks
 from txbatch.core.protocol.ledger import RunPlan
-from txbatch.core.protocol.window_closing import Marks, closed, largest
+from txbatch.core.protocol.window_closing import Marks, decide_closing, largest
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables.offsets import Ended
@@ -69,7 +69,7 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
         if topology.closes:
             connection.execute(query("close_alone"), {"topology": batch.topology})
             before, plans = closed_to(connection, batch.topology), _open_plans(connection, topology, batch)
-            told["closed_to"], told["closed"] = closed(topology.aggregates, before, after, plans)
+            told["closed_to"], told["closed"] = decide_closing(topology.aggregates, before, after, plans)
     written = {name: canonical_json(value) if value else None for name, value in told.items()}
     ahead, to = ahead_of(manifest) or (None, None)
     of = {"topology": batch.topology, "txid": batch.txid, "ahead": ahead, "ahead_to": to}
