@@ -1,4 +1,4 @@
-"""Print for the command line: a table of important columns, or all as JSON; errors in one line."""
+"""Print for the command line: a table of important columns, or all as JSON; errors with the command that comes next."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
 from txbatch.core.text import escape_json, list_txids, one_line, safe_lines, text_of
 from txbatch.core.windows.window import lasting
+from txbatch.error_pages import advise
 from txbatch.tables import lines_of, plain
 
 # The width of lines of text if the output is no terminal.
@@ -51,8 +52,8 @@ def prints_rows(
 
     If a terminal is too narrow, texts of the columns `cut` are cut, and the columns `drop` are left out, the first name
     first. Without `cut` and `drop`, each row becomes a block of lines. `show` prints the rows for people instead of the
-    table, or, with `columns`, more lines below the table. An error prints one line with the remedy, and ends with exit code
-    1. A row with a False `ok` also ends with exit code 1.
+    table, or, with `columns`, more lines below the table. An error prints as by `errors_told`, and ends with exit code 1. A
+    row with a False `ok` also ends with exit code 1.
     """
 
     def decorate(function: Callable[..., Rows]) -> Callable[..., None]:
@@ -75,7 +76,7 @@ def prints_rows(
 
 @contextmanager
 def errors_told(as_json: bool = False) -> Iterator[None]:
-    """Context manager. On an error, print one line with the remedy, and end the program with exit code 1; on Ctrl-C with 130."""
+    """Context manager. On an error, print the error and its advice, and end the program with exit code 1; on Ctrl-C with 130."""
     try:
         yield
     except (click.ClickException, click.Abort):
@@ -94,12 +95,28 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
 
 def _print_error(error: Exception, as_json: bool) -> None:
     coded = error if isinstance(error, TxbatchError) else _unexpected(error)
+    advice = advise(coded, _held())
     if logging.getLogger("txbatch").isEnabledFor(logging.DEBUG):
         click.echo(safe_lines("".join(traceback.format_exception(error))), err=True)
     if as_json:
-        _echo_json({"error": type(error).__name__, "code": coded.code, "kind": coded.kind, "message": coded.text})
+        what = {"error": type(error).__name__, "code": coded.code, "kind": coded.kind, "message": coded.text}
+        _echo_json({**what, "numbers": advice.numbers, "next": advice.next})
     else:
-        click.echo(f"txbatch: {coded}", err=True)
+        lines = [one_line(line) for line in advice.lines()]
+        click.echo("\n  ".join([f"txbatch: {coded}", *lines]), err=True)
+
+
+def _held() -> dict[str, object]:
+    """Return the names that the command was given: topology, txid, job, state, key."""
+    context = click.get_current_context(silent=True)
+    given = {name: value for name, value in (context.params if context else {}).items() if value is not None}
+    held = {name: given[name] for name in ("topology", "txid", "state", "key") if name in given}
+    if "job" in given:
+        held["job" if given["job"].endswith(".py") else "topology"] = given["job"]
+    for one, several in (("txid", "txids"), ("key", "keys")):
+        if len(given.get(several, ())) == 1:
+            held[one] = given[several][0]
+    return held
 
 
 def _unexpected(error: Exception) -> Unexpected:
