@@ -116,6 +116,8 @@ def _held() -> dict[str, object]:
     for one, several in (("txid", "txids"), ("key", "keys")):
         if len(given.get(several, ())) == 1:
             held[one] = given[several][0]
+    if len(given.get("given", ())) == 2:  # of as-of: a txid and a key
+        held["key"] = given["given"][1]
     return held
 
 
