@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 from txbatch.core.errors import TxbatchError
@@ -23,6 +23,7 @@ IN_AIRFLOW = "txbatch batches TOPOLOGY --attempts"
 _PAGE = re.compile(r"^## (TX\d{3})\b.*?(?=^## |^# |\Z)", re.MULTILINE | re.DOTALL)
 _NUMBERS = re.compile(r"\*\*Is any number wrong\?\*\* (.+?\.)(?=\s|\Z)", re.DOTALL)
 _COMMAND = re.compile(r"\*\*Do this\.\*\*.*?^ {4}(txbatch .+?)$", re.MULTILINE | re.DOTALL)
+_RUN = re.compile(r"txbatch (?:(-v) )?run JOB")
 _NAME = re.compile(rf"\b(?:{'|'.join(NAMES)})(?![A-Za-z])")
 # A whole command within a text: with its arguments, or of a kind that needs none.
 _WHOLE = re.compile(
@@ -62,24 +63,30 @@ def read_pages() -> dict[str, str]:
     return {page[1]: page[0].strip() for page in _PAGE.finditer(error_pages().read_text(encoding="utf-8"))}
 
 
-def advise(error: TxbatchError, held: Mapping[str, object], *, in_airflow: bool = False) -> Advice:
+def advise(
+    error: TxbatchError, held: Mapping[str, object], *, called: Sequence[str] = (), in_airflow: bool = False
+) -> Advice:
     """Return the advice for an error. `held` has what the reader's side holds: topology, txid, job, state, key.
 
-    Names that the error itself holds go first. If a name of the command is missing, the next command prints the page.
+    Names that the error itself holds go first. If a name of the command is missing, the next command prints the page. To run
+    the job again is to call again: `called` has the words of a call that ran the job. Airflow runs the job by itself.
     """
     page = read_pages().get(error.code, "")
     numbers, command = _NUMBERS.search(page), first_command(page)
-    if in_airflow and command and re.match(r"txbatch (-v )?run ", command):
+    again = _RUN.fullmatch(command or "")
+    if again and in_airflow:
         command = IN_AIRFLOW
     known = {**held, **error.about}.items()
     names = {name.upper(): str(value) for name, value in known if value is not None}
-    told = Advice(error.code, " ".join(numbers[1].split()) if numbers else "", None)
     words = None if command is None else fill(command, names)
+    if again and called:
+        words = ["txbatch", *([again[1]] if again[1] and again[1] not in called else []), *called]
+    told = Advice(error.code, " ".join(numbers[1].split()) if numbers else "", None)
     if names_another(error.text, words):
         return told
     because = f"after {error.code}"
     following = shlex.join(because if word == _REASON else word for word in words) if words else told.more
-    return Advice(told.code, told.numbers, following)
+    return replace(told, next=following)
 
 
 def first_command(page: str) -> str | None:

@@ -66,7 +66,7 @@ def test_it_stops_at_an_error_and_goes_on_when_it_is_called_again(
     assert stopped.exit_code == 1
     error, *advice = stopped.stderr.splitlines()[-4:]
     assert "TimeoutError: 2013-03-10 is away" in error
-    assert f"  Next: txbatch run {shlex.quote(job)}" in advice
+    assert f"  Next: {shlex.join(['txbatch', 'run', job, *WHOLE, *DAILY])}" in advice
     assert "already committed" not in stopped.stderr
     assert counts(engine) == days(8, 9)
     away.unlink()

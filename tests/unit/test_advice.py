@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from txbatch.core.errors import (
@@ -9,6 +11,7 @@ from txbatch.core.errors import (
     BadRecord,
     NotItsTurn,
     SchemaMismatch,
+    SparkFailed,
     TerminalError,
     TransientError,
     Unavailable,
@@ -78,6 +81,13 @@ def test_airflow_runs_the_job_again_by_itself() -> None:
     error = TransientError("away")
     assert advise(error, SALES).next == "txbatch run jobs/sales.py"
     assert advise(error, SALES, in_airflow=True).next == "txbatch batches sales --attempts"
+
+
+def test_to_run_the_job_again_is_to_call_again() -> None:
+    called = ["run", "jobs/my sales.py", "--interval", "2026-01-01T00:00Z", "2026-01-02T00:00Z", "--run-id", "JOB"]
+    assert advise(TransientError("away"), SALES, called=called).next == shlex.join(["txbatch", *called])
+    assert advise(SparkFailed("no words"), SALES, called=called).next == shlex.join(["txbatch", "-v", *called])
+    assert advise(NotItsTurn("txid 8 waits"), SALES, called=called).next == "txbatch status sales"
 
 
 def test_an_error_within_an_error_has_one_code_and_one_advice() -> None:

@@ -32,6 +32,8 @@ from txbatch.tables import lines_of, plain
 PIPED_COLUMNS = 100
 # The maximum number of uncounted intervals named by `status`, for each topology.
 GAPS_SHOWN = 5
+# The words of a call, in the meta of its context.
+CALLED = "txbatch.called"
 Rows = Iterable[Mapping[str, Any]]
 # The maximum number of changed files named, for each topology.
 CHANGED_SHOWN = 5
@@ -95,7 +97,7 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
 
 def _print_error(error: Exception, as_json: bool) -> None:
     coded = error if isinstance(error, TxbatchError) else _unexpected(error)
-    advice = advise(coded, _held())
+    advice = advise(coded, _held(), called=_called())
     if logging.getLogger("txbatch").isEnabledFor(logging.DEBUG):
         click.echo(safe_lines("".join(traceback.format_exception(error))), err=True)
     if as_json:
@@ -104,6 +106,13 @@ def _print_error(error: Exception, as_json: bool) -> None:
     else:
         lines = [one_line(line) for line in advice.lines()]
         click.echo("\n  ".join([f"txbatch: {coded}", *lines]), err=True)
+
+
+def _called() -> Sequence[str]:
+    """Return the words of the call if the command runs a job; none if not."""
+    context = click.get_current_context(silent=True)
+    found: Sequence[str] = context.meta.get(CALLED, ()) if context and "master" in context.params else ()
+    return found
 
 
 def _held() -> dict[str, object]:
