@@ -20,12 +20,12 @@ from typing import Any
 
 import click
 
-from txbatch.core.errors import JobEndedProgram, TxbatchError, Unexpected
+from txbatch.core.errors import JobEndedProgram, TxbatchError, Unexpected, error_of
 from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
 from txbatch.core.text import escape_json, list_txids, one_line, safe_lines, text_of
 from txbatch.core.windows.window import lasting
-from txbatch.error_pages import advise
+from txbatch.error_pages import Advice, advise
 from txbatch.tables import lines_of, plain
 
 # The width of lines of text if the output is no terminal.
@@ -104,8 +104,13 @@ def _print_error(error: Exception, as_json: bool) -> None:
         what = {"error": type(error).__name__, "code": coded.code, "kind": coded.kind, "message": coded.text}
         _echo_json({**what, "numbers": advice.numbers, "next": advice.next})
     else:
-        lines = [one_line(line) for line in advice.lines()]
-        click.echo("\n  ".join([f"txbatch: {coded}", *lines]), err=True)
+        click.echo(f"txbatch: {coded}", err=True)
+        _echo_below(advice, err=True)
+
+
+def _echo_below(advice: Advice, *, err: bool = False) -> None:
+    for line in advice.lines():
+        click.echo(f"  {one_line(line)}", err=err)
 
 
 def _called() -> Sequence[str]:
@@ -119,7 +124,7 @@ def _held() -> dict[str, object]:
     """Return the names that the command was given: topology, txid, job, state, key."""
     context = click.get_current_context(silent=True)
     given = {name: value for name, value in (context.params if context else {}).items() if value is not None}
-    held = {name: given[name] for name in ("topology", "txid", "state", "key") if name in given}
+    held: dict[str, object] = {name: given[name] for name in ("topology", "txid", "state", "key") if name in given}
     if "job" in given:
         held["job" if given["job"].endswith(".py") else "topology"] = given["job"]
     for one, several in (("txid", "txids"), ("key", "keys")):
@@ -330,10 +335,16 @@ def print_table(
 
 
 def show_reasons(rows: list[dict[str, Any]]) -> None:
-    """Print below a table of batches or attempts the reasons of failures, aborts and skips."""
+    """Print below a table of batches or attempts the reasons of failures, aborts and skips.
+
+    If the newest attempt failed, also print the advice for its error.
+    """
     for row in rows:
         if why := row.get("error") or row.get("reason"):
             click.echo(f"{row.get('attempt') or row['txid']} {_what_came(row)}: {plain(why)}")
+        if row is rows[0] and row.get("error"):
+            held = {name: row[name] for name in ("topology", "txid")}
+            _echo_below(advise(error_of(row["error"], Unexpected), held))
 
 
 def _what_came(row: Mapping[str, Any]) -> str:
