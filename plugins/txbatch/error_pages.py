@@ -25,9 +25,9 @@ _NUMBERS = re.compile(r"\*\*Is any number wrong\?\*\* (.+?\.)(?=\s|\Z)", re.DOTA
 _COMMAND = re.compile(r"\*\*Do this\.\*\*.*?^ {4}(txbatch .+?)$", re.MULTILINE | re.DOTALL)
 _RUN = re.compile(r"txbatch (?:(-v) )?run JOB")
 _NAME = re.compile(rf"\b(?:{'|'.join(NAMES)})(?![A-Za-z])")
-# A whole command within a text: with its arguments, or of a kind that needs none.
+# A command within a text: with its arguments, or of a kind that needs none.
 _WHOLE = re.compile(
-    r"`(txbatch (?:doctor|migrate|status|psql|up|down)|txbatch [a-z-]+ (?![-.]|[A-Z]{3,}\b)[^`]+"
+    r"`(txbatch (?:doctor|migrate|status|psql|up|down)|txbatch [a-z-]+ (?![-.])[^`]+"
     r"|make [^`]+|pip install [^`]+)`"
 )
 _REASON = "..."
@@ -115,8 +115,13 @@ def names_another(text: str, words: list[str] | None) -> bool:
     >>> names_another("restore it, or `txbatch abort` the batch", ["txbatch", "doctor"])
     False
     """
-    own = [_words(each) for each in _WHOLE.findall(text)]
+    own = [_words(each) for each in named_commands(text)]
     return bool(own) and words not in own
+
+
+def named_commands(text: str) -> list[str]:
+    """Return the whole commands that a text names: with their arguments, and with nothing left to fill in."""
+    return [each for each in _WHOLE.findall(text) if not _NAME.search(each)]
 
 
 def _words(command: str) -> list[str]:

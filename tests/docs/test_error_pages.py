@@ -18,7 +18,7 @@ import txbatch.local.airflow_api
 import txbatch.spark.failures  # noqa: F401 (each of these modules has classes of errors)
 from txbatch.cli.main import main
 from txbatch.core.errors import DefinitionError, TerminalError, TransientError, TxbatchError
-from txbatch.error_pages import NAMES, advise, first_command, read_pages
+from txbatch.error_pages import NAMES, advise, first_command, named_commands, read_pages
 
 ROOT = Path(__file__).parents[2]
 PAGES = read_pages()
@@ -178,6 +178,30 @@ def test_a_wrong_command_would_be_found(wrong: str) -> None:
 @pytest.mark.parametrize("module", MODULES, ids=[str(each.relative_to(ROOT / "plugins")) for each in MODULES])
 def test_no_module_makes_an_error_of_no_situation(module: Path) -> None:
     assert not GENERIC & set(made(ast.parse(module.read_text(encoding="utf-8"))))
+
+
+def texts(code: ast.AST) -> Iterator[str]:
+    """Yield the texts of code, with an x for each value that is filled in."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(each.value) if isinstance(each, ast.Constant) else "x" for each in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_whole_commands_that_messages_name_exist() -> None:
+    """If a message names a whole command, an edge prints no other one."""
+    named = {
+        command
+        for module in MODULES
+        for text in texts(ast.parse(module.read_text()))
+        for command in named_commands(text)
+    }
+    assert len(named) > 20
+    for command in named:
+        program, *arguments = shlex.split(command.replace("%s", "1").replace("{}", "x"))
+        if program == "txbatch":
+            parsed(main, arguments)
 
 
 def test_an_error_of_no_situation_would_be_found() -> None:

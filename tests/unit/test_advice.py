@@ -61,6 +61,7 @@ def test_an_error_made_without_names_has_none_of_another() -> None:
     [
         ("mend it, or `txbatch rebuild sales --cancel`", None),
         ("run `make setup`", None),
+        ("ask `txbatch why sales KEY`", "txbatch plan jobs/sales.py"),
         ("a table is gone: restore it, or `txbatch drop` the topology", "txbatch plan jobs/sales.py"),
         ("see `txbatch plan jobs/sales.py`", "txbatch plan jobs/sales.py"),
         ("a quote is not closed: `txbatch drop sal'es`", None),
