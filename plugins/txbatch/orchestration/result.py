@@ -29,7 +29,7 @@ def failed(error: TxbatchError, advice: Advice) -> str:
     """Describe the failure of a task: the error, and the command that comes next if the note has room for both."""
     line = f"failed: {error}"
     with_next = f"{line}; next: {advice.next}"
-    return with_next if advice.next and len(with_next) <= LINE_MAX else line
+    return with_next if advice.next not in (None, advice.more) and len(with_next) <= LINE_MAX else line
 
 
 def committed(batch: Mapping[str, Any], zone: str) -> str:
