@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from dataclasses import dataclass
 from typing import Any
 
 from click.testing import Result
@@ -70,3 +73,27 @@ def rows(result: Result) -> list[dict[str, Any]]:
     assert result.exit_code == 0, result.output
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an operator reads of an error: the code, whether a number is wrong, and the command to copy."""
+
+    code: str
+    numbers: str
+    command: list[str]
+
+
+def told(result: Result) -> Told:
+    """Read an error as an operator does, from the lines that are printed alone: one error, one way out."""
+    assert result.exit_code == 1, result.output
+    lines = result.stderr.splitlines()
+    *driver, (at, error) = [(at, line) for at, line in enumerate(lines) if line.startswith("txbatch: TX")]
+    assert all(line.split()[1] == error.split()[1] for _, line in driver), "Spark's driver prints the same error before"
+    parts = dict(re.fullmatch(r"  (.+?[?:]) (.+)", line).groups() for line in lines[at + 1 :])  # type: ignore[union-attr]
+    assert parts["More:"] == f"txbatch explain {error.split()[1]}"
+    named = re.findall(r"`(txbatch [a-z-]+(?: [^`]+)?)`", error)
+    command = parts.get("Next:") or named[0]
+    program, *arguments = shlex.split(command)
+    assert program == "txbatch"
+    return Told(error.split()[1], parts["Is any number wrong?"], arguments)

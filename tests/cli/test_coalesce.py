@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -63,7 +64,9 @@ def test_it_stops_at_an_error_and_goes_on_when_it_is_called_again(
     away.touch()
     stopped = txbatch("run", job, *WHOLE, *DAILY)
     assert stopped.exit_code == 1
-    assert "TimeoutError: 2013-03-10 is away" in stopped.stderr.splitlines()[-1]
+    error, *advice = stopped.stderr.splitlines()[-4:]
+    assert "TimeoutError: 2013-03-10 is away" in error
+    assert f"  Next: {shlex.join(['txbatch', 'run', job, *WHOLE, *DAILY])}" in advice
     assert "already committed" not in stopped.stderr
     assert counts(engine) == days(8, 9)
     away.unlink()

@@ -1,14 +1,19 @@
-"""`txbatch explain`: the page of a code, offline and wherever you are."""
+"""`txbatch explain`: the page of a code, offline and wherever you are; and what an error prints of its page."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import click
 import pytest
 from cli_support import refused
 from click.testing import CliRunner, Result
 
 from txbatch.cli.main import main
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.errors import BadRecord, Unavailable, concerning
+from txbatch.core.text import LENGTH_MAX
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +51,50 @@ def test_an_unknown_code_names_the_codes_of_its_area() -> None:
 @pytest.mark.parametrize("code", ["402", "TX", "", "NotItsTurn"])
 def test_what_is_no_code_names_an_example(code: str) -> None:
     refused(explain(code), "codes are TX001 to TX999; for example `txbatch explain TX402`")
+
+
+@pytest.mark.parametrize("code", ["TX777", "TX\uff14\uff10\uff12", "TX402 TX403", "x" * 100_000, "TX4\n02"])
+def test_a_code_that_no_page_has(code: str) -> None:
+    result = explain(code)
+    refused(result, "TX401 (no retry helps): no error has the code ")
+    assert all(len(line) <= LENGTH_MAX + 100 and line.isprintable() for line in result.stderr.splitlines())
+
+
+# ---- what the command line prints of an error, whatever its text
+
+
+@click.command()
+@click.argument("topology")
+@prints_rows(nothing="")
+def failing(topology: str) -> Rows:
+    """Fail as a step of a batch does, by an error within an error, of 100,000 characters."""
+    with concerning(txid=8):
+        try:
+            raise Unavailable("the server does not answer")
+        except Unavailable as error:
+            raise BadRecord(f"{topology}: {error}: {'x' * 100_000}") from error
+
+
+def test_an_error_within_a_long_error_has_one_code_and_one_way_out() -> None:
+    result = CliRunner().invoke(failing, ["sales"])
+    refused(result, "txbatch: TX301 (no retry helps): sales: the server does not answer: xxx")
+    error, *advice = result.stderr.splitlines()
+    assert (len(error) <= LENGTH_MAX + len("txbatch: "), error.endswith("... (100,035 characters)")) == (True, True)
+    assert advice == [
+        "  Is any number wrong? No: the attempt failed, and nothing of its batch is committed.",
+        "  Next: txbatch abort sales 8 --why 'after TX301'",
+        "  More: txbatch explain TX301",
+    ]
+
+
+def test_with_json_the_parts_are_keys_and_the_message_is_as_long_as_elsewhere() -> None:
+    """A message is bounded where it is made: the ledger, logs and notes have the same."""
+    told = json.loads(CliRunner().invoke(failing, ["sales", "--json"]).stdout)
+    assert len(told.pop("message")) <= LENGTH_MAX
+    assert told == {
+        "error": "BadRecord",
+        "code": "TX301",
+        "kind": "no retry helps",
+        "numbers": "No: the attempt failed, and nothing of its batch is committed.",
+        "next": "txbatch abort sales 8 --why 'after TX301'",
+    }

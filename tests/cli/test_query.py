@@ -90,7 +90,9 @@ def test_a_key_that_cannot_be_one(typed: Txbatch, state: str, key: str, told: st
     result = typed("query", state, key)
     assert (result.exit_code, result.stdout) == (1, "")
     assert told in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    error, *advice = result.stderr.splitlines()
+    assert error.startswith("txbatch: TX")
+    assert all(line.startswith("  ") for line in advice)
 
 
 ODD = [

@@ -16,15 +16,20 @@ import txbatch.embedded.postgres
 import txbatch.local.airflow
 import txbatch.local.airflow_api
 import txbatch.spark.failures  # noqa: F401 (each of these modules has classes of errors)
-from txbatch.cli.explain import read_pages
 from txbatch.cli.main import main
 from txbatch.core.errors import DefinitionError, TerminalError, TransientError, TxbatchError
+from txbatch.error_pages import NAMES, advise, first_command, named_commands, read_pages
 
 ROOT = Path(__file__).parents[2]
 PAGES = read_pages()
 HEADING = re.compile(r"## (TX\d{3}) (\w+) \(([a-z ]+)\)")
 # The paragraphs of a page, in their order; the last but one is left out where nothing else helps.
 PARAGRAPHS = ("What happened.", "Is any number wrong?", "Do this.", "If that does not help.", "Why.")
+# The words of the sentence that an edge prints below an error.
+NUMBERS_WORDS_MAX = 15
+HELD = {"topology": "my sales", "txid": 8, "job": "jobs/my sales.py", "state": "sales", "key": "B6,JFK"}
+# Capitals of a command that are no names to fill in.
+WORDS = {"SELECT", "FROM", "LIMIT", "JFK"}
 
 # Bases of classes with a situation each, and what a job's own code raises.
 GENERIC = frozenset(each.__name__ for each in (TxbatchError, TerminalError, TransientError, DefinitionError))
@@ -84,6 +89,11 @@ def parsed(command: click.Command, arguments: list[str]) -> None:
         parsed(within, left)
 
 
+def of_code(code: str) -> TxbatchError:
+    """An error with a code; some classes want more than a text."""
+    return type("Error", (TxbatchError,), {"code": code})("x")
+
+
 def test_each_code_has_a_page_and_each_page_a_class() -> None:
     assert set(PAGES) == set(TxbatchError.by_code)
     assert list(PAGES) == sorted(PAGES)
@@ -115,6 +125,33 @@ def test_the_commands_of_a_page_exist_with_their_options(code: str) -> None:
             pytest.fail(f"{command}: {error.format_message()}")
 
 
+def test_each_page_begins_with_a_short_sentence_on_numbers_and_a_command_to_copy() -> None:
+    """An edge prints both below the error, with the names filled in."""
+    for code in PAGES:
+        advice = advise(of_code(code), HELD)
+        assert 3 <= len(advice.numbers.split()) <= NUMBERS_WORDS_MAX, advice
+        assert advice.numbers.endswith("."), advice
+        assert advice.next not in (None, advice.more), f"{code}: the first command has a name that no reader holds"
+        assert set(re.findall(r"[A-Z]{3,}|\.\.\.", advice.next)) <= WORDS, f"{advice}: something is left to fill in"
+        parsed(main, shlex.split(advice.next)[1:])
+
+
+def test_airflow_runs_a_job_by_itself() -> None:
+    for code in PAGES:
+        command = advise(of_code(code), HELD, in_airflow=True).next
+        assert command is not None
+        assert " run " not in command
+        parsed(main, shlex.split(command)[1:])
+
+
+def test_a_reader_who_holds_no_name_gets_the_page() -> None:
+    for code, page in PAGES.items():
+        advice, first = advise(of_code(code), {}), first_command(page)
+        assert first is not None
+        assert advice.next == (advice.more if any(name in first for name in NAMES) else first)
+        parsed(main, shlex.split(advice.more)[1:])
+
+
 @pytest.mark.parametrize("code", PAGES)
 def test_a_page_names_nothing_that_a_wheel_lacks(code: str) -> None:
     page = PAGES[code]
@@ -141,6 +178,30 @@ def test_a_wrong_command_would_be_found(wrong: str) -> None:
 @pytest.mark.parametrize("module", MODULES, ids=[str(each.relative_to(ROOT / "plugins")) for each in MODULES])
 def test_no_module_makes_an_error_of_no_situation(module: Path) -> None:
     assert not GENERIC & set(made(ast.parse(module.read_text(encoding="utf-8"))))
+
+
+def texts(code: ast.AST) -> Iterator[str]:
+    """Yield the texts of code, with an x for each value that is filled in."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(each.value) if isinstance(each, ast.Constant) else "x" for each in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_whole_commands_that_messages_name_exist() -> None:
+    """If a message names a whole command, an edge prints no other one."""
+    named = {
+        command
+        for module in MODULES
+        for text in texts(ast.parse(module.read_text()))
+        for command in named_commands(text)
+    }
+    assert len(named) > 20
+    for command in named:
+        program, *arguments = shlex.split(command.replace("%s", "1").replace("{}", "x"))
+        if program == "txbatch":
+            parsed(main, arguments)
 
 
 def test_an_error_of_no_situation_would_be_found() -> None:

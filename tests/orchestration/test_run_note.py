@@ -10,7 +10,10 @@ import pytest
 from airflow.sdk import Param
 
 import txbatch_plugin
-from txbatch.orchestration import catching_up, restating
+from txbatch.core.errors import BadRecord, PartitionUnreadable, TxbatchError
+from txbatch.error_pages import advise
+from txbatch.orchestration import catching_up, restating, result
+from txbatch.orchestration.airflow import failing_as_airflow
 from txbatch.orchestration.dag import _choosing
 
 
@@ -36,3 +39,50 @@ def test_no_text_of_a_form_is_of_any_length() -> None:
     texts = {name: each.schema for name, each in params.items() if "string" in each.schema["type"]}
     assert {name for name, schema in texts.items() if "maxLength" not in schema} == set()
     assert {"catch_up", "restate", "why", "shop"} <= texts.keys()
+
+
+HELD: dict[str, object] = {"topology": "sales", "txid": 8}
+
+
+def noted(error: TxbatchError, held: dict[str, object] = HELD) -> str | None:
+    return txbatch_plugin.line_of(result.failed(error, advise(error, held, in_airflow=True)))
+
+
+def test_the_note_of_a_failed_run_is_one_line_with_the_command_that_comes_next() -> None:
+    told = noted(BadRecord("sales 8:1: line 7"))
+    assert told == "failed: TX301 (no retry helps): sales 8:1: line 7; next: txbatch abort sales 8 --why 'after TX301'"
+
+
+@pytest.mark.parametrize(
+    ("error", "held"),
+    [
+        (BadRecord("x" * 820), HELD),
+        (BadRecord("line 7"), {}),
+        (BadRecord("line 7: see `txbatch why sales a`"), HELD),
+    ],
+    ids=["no room", "no txid", "a command of its own"],
+)
+def test_a_note_without_a_command(error: TxbatchError, held: dict[str, object]) -> None:
+    assert noted(error, held) == f"failed: {error}"
+
+
+def test_a_note_has_room_for_a_command_that_fits() -> None:
+    told = noted(BadRecord("x" * 770))
+    assert told is not None
+    assert told.endswith("; next: txbatch abort sales 8 --why 'after TX301'")
+    assert len(txbatch_plugin.MARK + told) <= txbatch_plugin.LENGTH_MAX
+
+
+def test_the_log_of_a_task_has_the_error_and_its_advice(caplog: pytest.LogCaptureFixture) -> None:
+    pushed = dict[str, str]()
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
+    error = PartitionUnreadable("sales 8:1: north is away")
+    with pytest.raises(PartitionUnreadable), failing_as_airflow(context, topology="sales", job="jobs/sales.py"):
+        raise error
+    assert caplog.messages[-4:] == [
+        str(error),
+        "Is any number wrong? No: the attempt failed, and nothing of its batch is committed.",
+        "Next: txbatch batches sales --attempts",
+        "More: txbatch explain TX201",
+    ]
+    assert pushed == {result.XCOM_KEY: f"failed: {error}; next: txbatch batches sales --attempts"}

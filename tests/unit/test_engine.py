@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
+import psycopg2
 import pytest
 from psycopg2.errors import RaiseException
 from sqlalchemy import create_engine
@@ -51,6 +52,40 @@ def test_an_error_that_a_function_of_the_database_raises_keeps_its_code() -> Non
     error = translate(RaiseException("TX701 (no retry helps): state 'n' has no past\nCONTEXT:  PL/pgSQL function"))
     assert isinstance(error, PastNotKept)
     assert str(error) == "TX701 (no retry helps): state 'n' has no past"
+
+
+class Translated(psycopg2.Error):
+    """An error of a server whose lc_messages is another language, as libpq hands it on."""
+
+    pgcode: Any = None
+    diag: Any = None
+
+    def __init__(self, severity: str, message: str, code: str) -> None:
+        super().__init__(f"{severity}:  {message}\nLINE 1: select\n")
+        self.pgcode, self.diag = code, SimpleNamespace(message_primary=message)
+
+
+@pytest.mark.parametrize(
+    ("severity", "message", "sqlstate", "code", "told"),
+    [
+        ("FEHLER", "TX701 (no retry helps): state 'n' has no past", "22023", "TX701", "state 'n' has no past"),
+        ("FEHLER", "Relation »state.words« existiert nicht", "42P01", "TX601", "a table or view of a state is gone"),
+        ("ERREUR", "la relation « report.words » n'existe pas", "42P01", "TX601", "a table or view of a state is gone"),
+        ("FEHLER", "Relation »txbatch.batch« existiert nicht", "42P01", "TX803", "`txbatch migrate`"),
+        ("FEHLER", "keine Berechtigung für Tabelle batch", "42501", "TX804", "`txbatch doctor`"),
+        ("FEHLER", "Verklemmung (Deadlock) entdeckt", "40P01", "TX801", "Verklemmung"),
+        ("FEHLER", "storniere Anfrage wegen Zeitüberschreitung einer Sperre", "55P03", "TX802", "storniere"),
+        ("SCHWERWIEGEND", "breche Verbindung ab aufgrund von Anweisung des Administrators", "57P01", "TX801", "breche"),
+        ("FEHLER", "integer ist außerhalb des gültigen Bereichs", "22003", "TX305", "a value is out of range"),
+    ],
+)
+def test_an_error_in_another_language_is_judged_by_its_sqlstate(
+    severity: str, message: str, sqlstate: str, code: str, told: str
+) -> None:
+    error = translate(Translated(severity, message, sqlstate))
+    assert error.code == code
+    assert told in error.text
+    assert severity not in error.text, "the word ERROR is translated as well, and says nothing"
 
 
 def refused(url: str) -> str:

@@ -26,14 +26,14 @@ def test_a_folder_that_may_not_be_entered_is_no_project(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("command", ["up", "down"])
-def test_a_package_that_is_missing_is_told_in_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_missing_is_told_with_one_way_out(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("txbatch.cli.project.project.check_fit", lambda extra: "")
     monkeypatch.setitem(sys.modules, "txbatch.local", None)
     called = CliRunner().invoke(main, [command])
     assert (called.exit_code, called.stdout) == (1, "")
-    assert (
-        called.stderr == "txbatch: TX808 (try again): txbatch.local is not installed beside txbatch; run `make setup`\n"
-    )
+    error, *advice = called.stderr.splitlines()
+    assert error == "txbatch: TX808 (try again): txbatch.local is not installed beside txbatch; run `make setup`"
+    assert advice == ["  Is any number wrong? No: nothing was read or changed.", "  More: txbatch explain TX808"]
 
 
 def test_up_needs_airflow_however_it_is_called(

@@ -32,6 +32,7 @@ from txbatch.core.errors import (
     Unexpected,
 )
 from txbatch.core.topology.topology import Topology
+from txbatch.error_pages import NAMES
 from txbatch.launch.driver import _fail
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -138,7 +139,10 @@ def test_an_error_of_sparks_driver_keeps_its_code_on_its_way(tmp_path: Path, mad
         failing(tmp_path, ledger, lambda folder: _fail(folder, made(f"txid 1: {TransientError('no word')}")))
     told = f"{made.code} ({made.kind}): txid 1: no word"
     assert (type(error.value), str(error.value)) == (failed, told)
-    assert pushed == {"txbatch": f"failed: {told}"}
+    note, _, following = pushed["txbatch"].partition("; next: ")
+    assert note == f"failed: {told}"
+    assert following.startswith("txbatch "), "the note has the command that comes next"
+    assert not set(following.split()) & set(NAMES), "the names of topology, batch and job are filled in"
     with ledger.transaction() as tables:
         assert [attempt.error for attempt in tables.attempts.values()] == [told]
 

@@ -68,7 +68,8 @@ def test_names(name: str, tmp_path: Path) -> None:
 def refusal(folder: Path) -> str:
     made = CliRunner().invoke(main, ["init", str(folder)])
     assert (made.exit_code, made.stdout) == (1, "")
-    [line] = made.stderr.splitlines()
+    line, *advice = made.stderr.splitlines()
+    assert any(each.startswith("  Next: txbatch ") for each in advice)
     return line
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from txbatch.cli.printing import errors_told
 from txbatch.core.errors import UnknownName
-from txbatch.places import error_pages
-
-_PAGE = re.compile(r"^## (TX\d{3})\b.*?(?=^## |^# |\Z)", re.MULTILINE | re.DOTALL)
+from txbatch.error_pages import read_pages
 
 
 @click.command()
@@ -24,11 +20,6 @@ def explain(code: str) -> None:
             codes = ", ".join(near(code, pages))
             raise UnknownName(f"no error has the code {code!r}: codes are {codes}; for example `txbatch explain TX402`")
         click.echo(found)
-
-
-def read_pages() -> dict[str, str]:
-    """Return the page of each code."""
-    return {page[1]: page[0].strip() for page in _PAGE.finditer(error_pages().read_text(encoding="utf-8"))}
 
 
 def near(code: str, pages: dict[str, str]) -> list[str]:

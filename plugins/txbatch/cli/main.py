@@ -21,7 +21,7 @@ from txbatch.cli.explain import explain
 from txbatch.cli.follow import follow
 from txbatch.cli.grants import grants
 from txbatch.cli.plan.plan import plan
-from txbatch.cli.printing import errors_told
+from txbatch.cli.printing import CALLED, errors_told
 from txbatch.cli.project.project import doctor, down, init, migrate, up
 from txbatch.cli.reading.as_of import as_of
 from txbatch.cli.reading.ask import ask
@@ -104,9 +104,12 @@ class ByUse(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
-    def make_context(self, *given: Any, **named: Any) -> click.Context:
+    def make_context(self, info_name: str | None, args: list[str], *given: Any, **named: Any) -> click.Context:
+        called = list(args)  # click takes the words out of `args`
         with usage_errors_coded():
-            return super().make_context(*given, **named)
+            context = super().make_context(info_name, args, *given, **named)
+        context.meta[CALLED] = called
+        return context
 
     def invoke(self, ctx: click.Context) -> object:
         with usage_errors_coded():

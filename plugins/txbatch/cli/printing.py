@@ -1,4 +1,4 @@
-"""Print for the command line: a table of important columns, or all as JSON; errors in one line."""
+"""Print for the command line: a table of important columns, or all as JSON; errors with the command that comes next."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from typing import Any
 
 import click
 
-from txbatch.core.errors import JobEndedProgram, TxbatchError, Unexpected
+from txbatch.core.errors import JobEndedProgram, TxbatchError, Unexpected, error_of
 from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
 from txbatch.core.text import escape_json, list_txids, one_line, safe_lines, text_of
 from txbatch.core.windows.window import lasting
+from txbatch.error_pages import Advice, advise
 from txbatch.tables import lines_of, plain
 
 # The width of lines of text if the output is no terminal.
 PIPED_COLUMNS = 100
 # The maximum number of uncounted intervals named by `status`, for each topology.
 GAPS_SHOWN = 5
+# The words of a call, in the meta of its context.
+CALLED = "txbatch.called"
 Rows = Iterable[Mapping[str, Any]]
 # The maximum number of changed files named, for each topology.
 CHANGED_SHOWN = 5
@@ -51,8 +54,8 @@ def prints_rows(
 
     If a terminal is too narrow, texts of the columns `cut` are cut, and the columns `drop` are left out, the first name
     first. Without `cut` and `drop`, each row becomes a block of lines. `show` prints the rows for people instead of the
-    table, or, with `columns`, more lines below the table. An error prints one line with the remedy, and ends with exit code
-    1. A row with a False `ok` also ends with exit code 1.
+    table, or, with `columns`, more lines below the table. An error prints as by `errors_told`, and ends with exit code 1. A
+    row with a False `ok` also ends with exit code 1.
     """
 
     def decorate(function: Callable[..., Rows]) -> Callable[..., None]:
@@ -75,7 +78,7 @@ def prints_rows(
 
 @contextmanager
 def errors_told(as_json: bool = False) -> Iterator[None]:
-    """Context manager. On an error, print one line with the remedy, and end the program with exit code 1; on Ctrl-C with 130."""
+    """Context manager. On an error, print the error and its advice, and end the program with exit code 1; on Ctrl-C with 130."""
     try:
         yield
     except (click.ClickException, click.Abort):
@@ -94,12 +97,42 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
 
 def _print_error(error: Exception, as_json: bool) -> None:
     coded = error if isinstance(error, TxbatchError) else _unexpected(error)
+    advice = advise(coded, _held(), called=_called())
     if logging.getLogger("txbatch").isEnabledFor(logging.DEBUG):
         click.echo(safe_lines("".join(traceback.format_exception(error))), err=True)
     if as_json:
-        _echo_json({"error": type(error).__name__, "code": coded.code, "kind": coded.kind, "message": coded.text})
+        what = {"error": type(error).__name__, "code": coded.code, "kind": coded.kind, "message": coded.text}
+        _echo_json({**what, "numbers": advice.numbers, "next": advice.next})
     else:
         click.echo(f"txbatch: {coded}", err=True)
+        _echo_below(advice, err=True)
+
+
+def _echo_below(advice: Advice, *, err: bool = False) -> None:
+    for line in advice.lines():
+        click.echo(f"  {one_line(line)}", err=err)
+
+
+def _called() -> Sequence[str]:
+    """Return the words of the call if the command runs a job; none if not."""
+    context = click.get_current_context(silent=True)
+    found: Sequence[str] = context.meta.get(CALLED, ()) if context and "master" in context.params else ()
+    return found
+
+
+def _held() -> dict[str, object]:
+    """Return the names that the command was given: topology, txid, job, state, key."""
+    context = click.get_current_context(silent=True)
+    given = {name: value for name, value in (context.params if context else {}).items() if value is not None}
+    held: dict[str, object] = {name: given[name] for name in ("topology", "txid", "state", "key") if name in given}
+    if "job" in given:
+        held["job" if given["job"].endswith(".py") else "topology"] = given["job"]
+    for one, several in (("txid", "txids"), ("key", "keys")):
+        if len(given.get(several, ())) == 1:
+            held[one] = given[several][0]
+    if len(given.get("given", ())) == 2:  # of as-of: a txid and a key
+        held["key"] = given["given"][1]
+    return held
 
 
 def _unexpected(error: Exception) -> Unexpected:
@@ -302,10 +335,16 @@ def print_table(
 
 
 def show_reasons(rows: list[dict[str, Any]]) -> None:
-    """Print below a table of batches or attempts the reasons of failures, aborts and skips."""
+    """Print below a table of batches or attempts the reasons of failures, aborts and skips.
+
+    If the newest attempt failed, also print the advice for its error.
+    """
     for row in rows:
         if why := row.get("error") or row.get("reason"):
             click.echo(f"{row.get('attempt') or row['txid']} {_what_came(row)}: {plain(why)}")
+        if row is rows[0] and row.get("error"):
+            held = {name: row[name] for name in ("topology", "txid")}
+            _echo_below(advise(error_of(row["error"], Unexpected), held))
 
 
 def _what_came(row: Mapping[str, Any]) -> str:

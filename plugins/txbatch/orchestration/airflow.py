@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from airflow.sdk import BaseHook
 from txbatch.core.batch.transaction import Interval, Run
 from txbatch.core.errors import InvalidSetting, TerminalError, TxbatchError
 from txbatch.core.topology.topology import Topology
+from txbatch.error_pages import advise
 from txbatch.orchestration import result
 from txbatch.orchestration.schedules import empty_interval
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from txbatch.run.steps import Steps
     from txbatch.settings import Settings
 
+log = logging.getLogger(__name__)
 DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
 # Seconds of a batch's lease between two tasks of its run; emit_batch and waits renew the lease. Later, other runs adopt.
@@ -168,16 +171,20 @@ def spark_master(conn_id: str) -> str:
 
 
 @contextmanager
-def failing_as_airflow(context: Context) -> Iterator[None]:
+def failing_as_airflow(context: Context, **held: object) -> Iterator[None]:
     """Context manager. If a retry cannot help, fail the task at once; Airflow retries after all other errors.
 
-    Every TxbatchError is also left for the note of the failed run.
+    Every TxbatchError is also left for the note of the failed run, and its advice is in the log. `held` has names for the
+    advice: topology, job.
     """
     try:
         yield
     except TxbatchError as error:
         with suppress(Exception):  # the error is raised even if the note fails
-            result.tell(context, f"failed: {error}")
+            advice = advise(error, held, in_airflow=True)
+            for line in (str(error), *advice.lines()):
+                log.error("%s", line)
+            result.tell(context, result.failed(error, advice))
         if isinstance(error, TerminalError):
             raise AirflowFailException(str(error)) from error
         raise

@@ -60,7 +60,7 @@ class TransactionOperator(BaseOperator):
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Do the step. After a wait, Airflow calls again, with the deadlines of this try's waits."""
-        with failing_as_airflow(context):
+        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
             steps, topology = open_steps(self.job), self.job.topology
             if catching_up.asks(topology, context):
                 run, step = catching_up.run(topology, context), self.catch_up

@@ -65,7 +65,7 @@ class RebuildOperator(EmitBatchOperator):
         """Count all remaining batches, swap, note the result, and return the number of the rebuild."""
         from txbatch.wiring import open_rebuilder
 
-        with failing_as_airflow(context):
+        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
             check_emission(self.job)
             by = getattr(context["dag_run"], "triggering_user_name", None)
             done = open_rebuilder(open_steps(self.job), self._application()).run(str(context["params"]["why"]), by)

@@ -64,7 +64,7 @@ class GcOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Fold, note the result, and return a row per topology, like `txbatch gc --json`."""
-        with failing_as_airflow(context):
+        with failing_as_airflow(context, topology=self.topology):
             rows = self._collected()
         for row in rows:
             log.info("%s", summary([row]))

@@ -75,7 +75,7 @@ class VerifyOperator(EmitBatchOperator):
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Verify, note the result, and return the number of findings by outcome."""
-        with failing_as_airflow(context):
+        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
             check_emission(self.job)
             found = self._verified(str(context["dag_run"].run_id))
         line, wrong = summary(found), [each for each in found if not each.ok]

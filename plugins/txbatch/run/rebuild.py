@@ -54,7 +54,7 @@ class Rebuilder:
         Raise TerminalError, with the name of the batch, if the job cannot count a batch: the old generation goes on.
         """
         job = self.steps.job
-        with self.steps.locks.hold(job.topology.name, REBUILD) as held:
+        with self.steps.concerning(), self.steps.locks.hold(job.topology.name, REBUILD) as held:
             if not held:
                 raise LeaseHeld(f"{job.topology.name}: another process rebuilds it; see report.rebuilds")
             if (done := self.rebuilds.done(job.topology.name, job.code, why)) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from txbatch import failpoints
@@ -23,6 +23,7 @@ from txbatch.core.errors import (
     TransientError,
     TxbatchError,
     Unexpected,
+    concerning,
     error_of,
 )
 from txbatch.core.naming import naming_stream
@@ -57,7 +58,13 @@ class Steps:
         """Register the topology in the ledger. Raise SchemaMismatch if the ledger has another history of the topology
         (R2, R23).
         """
-        self.ledger.register(self.job.topology, self.job.name)
+        with self.concerning():
+            self.ledger.register(self.job.topology, self.job.name)
+
+    def concerning(self, txid: int | None = None) -> AbstractContextManager[None]:
+        """Context manager. Add the names of topology and job, and the txid of a batch, to the errors of the block."""
+        names = {"topology": self.job.topology.name, "job": self.job.name}
+        return concerning(**names, **({} if txid is None else {"txid": txid}))
 
     def initialize_transaction(self, run: Run) -> Batch | Wait | NothingNew:
         """Find or plan the run's batch (R1..R4)."""
@@ -66,7 +73,8 @@ class Steps:
 
     def find_or_plan(self, run: Run) -> Batch | Wait | NothingNew:
         """Find or plan the run's batch, of a topology registered by this process."""
-        found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
+        with self.concerning():
+            found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
             _say_planned(found, run, logging.INFO)
             self._warn_of_closed([(found, run)])
@@ -74,7 +82,8 @@ class Steps:
 
     def plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
         """Find or plan at once the batches of the first of several runs, just like the coordinator."""
-        found = coordinator.plan_many(self.ledger, self.job.topology, runs, behind, length)
+        with self.concerning():
+            found = coordinator.plan_many(self.ledger, self.job.topology, runs, behind, length)
         for batch, run in zip(found, runs, strict=False):
             _say_planned(batch, run, logging.DEBUG)
         self._warn_of_closed(list(zip(found, runs, strict=False)))
@@ -99,8 +108,9 @@ class Steps:
         topology = self.job.topology
         head = self.ledger.head(topology.name, run)
         if run.restate is not None and head.own is None:
-            version = self.ledger.version(topology.name, run.restate.position)
-            plan_restate(topology, head, version, run.restate, self.ledger.upstream)
+            with self.concerning(run.restate.position):
+                version = self.ledger.version(topology.name, run.restate.position)
+                plan_restate(topology, head, version, run.restate, self.ledger.upstream)
         return head.own
 
     def would_plan(self, run: Run) -> bool:
@@ -186,12 +196,13 @@ class Steps:
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
         """Context manager. If the block fails, record the reason in the ledger, and raise the failure."""
-        try:
-            yield
-        except Exception as error:
-            failure = _superseded(folder, assignment) or _said_by_job(folder, assignment, error)
-            self.ledger.fail_attempt(assignment, str(failure))
-            raise failure from error
+        with self.concerning(assignment.attempt.txid):
+            try:
+                yield
+            except Exception as error:
+                failure = _superseded(folder, assignment) or _said_by_job(folder, assignment, error)
+                self.ledger.fail_attempt(assignment, str(failure))
+                raise failure from error
 
     def emit_or_wait(self, batch: Batch, run: Run, submit: Submit) -> Batch | Wait:
         """Emit the batch. Return Wait while another live run works on the batch."""
@@ -208,6 +219,10 @@ class Steps:
         `run` may end its own older commit if that commit is stalled. If `recorded` is given, `batch` and `recorded` are
         fresh from the ledger: the ledger is not read again, and the commit checks whether both still hold.
         """
+        with self.concerning(batch.txid):
+            return self._commit(batch, run, recorded)
+
+    def _commit(self, batch: Batch, run: Run | None, recorded: Recorded | None) -> Committed:
         if recorded is None:
             batch = self.ledger.batch(batch.topology, batch.txid)
             if batch.status is BatchStatus.COMMITTED:
@@ -260,13 +275,14 @@ class Steps:
         """Run success without its note, and return the batch. The caller announces the batch, and notes the success."""
         if batch.status is not BatchStatus.COMMITTED:  # read before; a committed batch stays committed
             batch = self.ledger.batch(batch.topology, batch.txid)
-        decisions.check_success(batch)
-        for stream in self.job.topology.streams.values():
-            _tell_spout(stream, batch)
-        for aggregate in self.job.topology.aggregates:
-            if aggregate.state.files is not None:
-                aggregate.state.files.write(aggregate, self.ledger.upstream)
-        self.staging.remove(batch.topology, batch.txid)
+        with self.concerning(batch.txid):
+            decisions.check_success(batch)
+            for stream in self.job.topology.streams.values():
+                _tell_spout(stream, batch)
+            for aggregate in self.job.topology.aggregates:
+                if aggregate.state.files is not None:
+                    aggregate.state.files.write(aggregate, self.ledger.upstream)
+            self.staging.remove(batch.topology, batch.txid)
         failpoints.hit("success.cleaned")
         return batch
 

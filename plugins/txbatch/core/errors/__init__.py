@@ -11,6 +11,7 @@ from txbatch.core.errors.base import (
     TerminalError,
     TransientError,
     TxbatchError,
+    concerning,
     error_of,
     without_codes,
 )
@@ -232,6 +233,7 @@ __all__ = [
     "WindowsGone",
     "WrongColumns",
     "WrongType",
+    "concerning",
     "error_of",
     "without_codes",
 ]

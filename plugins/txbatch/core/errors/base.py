@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import ClassVar
 
 from txbatch.core.text import LENGTH_MAX, one_line, safe_lines, text_of
@@ -32,6 +35,8 @@ class TxbatchError(Exception):
     by_code: ClassVar[dict[str, type[TxbatchError]]] = {}
     # True if the text ends with lines of a log.
     has_lines: ClassVar[bool] = False
+    # What the error concerns: topology, txid, job. The command that comes next needs these names.
+    about: Mapping[str, object] = MappingProxyType({})
 
     def __init_subclass__(cls, code: str | None = None) -> None:
         super().__init_subclass__()
@@ -74,6 +79,16 @@ class OutcomeUnknown(TxbatchError, code="TX003"):
 
 class DefinitionError(TerminalError, code="TX100"):
     """A topology, a job file or a setting is wrong as written."""
+
+
+@contextmanager
+def concerning(**names: object) -> Iterator[None]:
+    """Context manager. Add names to the errors of the block, such as `topology=` and `txid=`. An inner block goes first."""
+    try:
+        yield
+    except TxbatchError as error:
+        error.about = {**names, **error.about}
+        raise
 
 
 def without_codes(text: object) -> str:

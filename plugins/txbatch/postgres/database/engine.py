@@ -69,8 +69,11 @@ _SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
 _NOT_THERE = ("3F000", "42P01")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
 # A view raises an error by the cast of a text: `postgres.schema.sessions`.
-_CAST = re.compile(r'[^"]*"(?=TX305 )')
+_CAST = re.compile(r"^.*?(TX305 .*?)\W?$")
+# What a message of a server that speaks English names besides; a message is never judged by its words, but by its SQLSTATE.
 _DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
+# A name of a state's table or view, quoted as the server's language does it: "state.words", »state.words«.
+_OF_A_STATE = re.compile(r"[^\w.](?:state|contribution|contribution_base|contribution_partition|report)\.")
 # By what PostgreSQL calls a thing: what a writer needs on it.
 _RIGHTS = {
     "schema": "USAGE or CREATE",
@@ -191,8 +194,8 @@ def _warehouse(engine: Engine, session: object, error: object) -> str | None:
 def translate(error: BaseException | None, committing: bool = False, warehouse: str | None = None) -> TxbatchError:
     """Return the driver's error in txbatch's words; `warehouse` names the database with states apart that raised the error."""
     code = getattr(error, "pgcode", None)
-    message = str(error).strip().split("\n")[0]
-    coded = error_of(_CAST.sub("", message).removesuffix('"') if code == "22P02" else message, TxbatchError)
+    message = message_of(error)
+    coded = error_of(_CAST.sub(r"\1", message) if code == "22P02" else message, TxbatchError)
     if type(coded) is not TxbatchError:  # a function of our own raised the error
         return coded
     if code in _NOT_THERE:
@@ -216,6 +219,12 @@ def translate(error: BaseException | None, committing: bool = False, warehouse: 
     return DatabaseRefused(f"PostgreSQL refused: {message} ({code})")
 
 
+def message_of(error: BaseException | None) -> str:
+    """Return the first line of the driver's error, without the severity: a server translates the word ERROR as well."""
+    told = getattr(getattr(error, "diag", None), "message_primary", None)
+    return (told or str(error)).strip().split("\n")[0]
+
+
 @contextmanager
 def unless_made(connection: Connection) -> Iterator[None]:
     """Context manager. Create something; if another session was quicker and has ended, create nothing and leave the block."""
@@ -229,7 +238,7 @@ def unless_made(connection: Connection) -> Iterator[None]:
 
 def _not_there(message: str) -> TxbatchError:
     """Return the error for a missing table or schema. Migrations make the ledger's tables, jobs make the states' tables."""
-    if re.search(r'"(state|contribution|contribution_base|contribution_partition|report)\.', message):
+    if _OF_A_STATE.search(message):
         return SchemaMismatch(
             f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
             "`txbatch drop` the topology and run it again from the start"

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from math import isclose
-from typing import Any, cast
+from typing import Any
 
-import psycopg2
 from psycopg2.errors import InvalidParameterValue
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError
@@ -21,7 +20,7 @@ from txbatch.core.state.state import changes_name, versions_name
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.engine import message_of, transaction
 from txbatch.postgres.database.expressions import escape_percent, listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
@@ -206,7 +205,7 @@ class HistoryReader(LedgerReader):
             try:
                 yield connection
             except DataError as error:
-                message = cast(psycopg2.Error, error.orig).diag.message_primary or ""
+                message = message_of(error.orig)
                 if isinstance(error.orig, InvalidParameterValue):  # of our own functions, which say it all
                     raise error_of(message, PastNotKept) from error
                 raise InvalidKey(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error

@@ -15,7 +15,7 @@ from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import CannotAsk, InvalidKey, TerminalError, UnknownName
 from txbatch.core.text import how_many
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.engine import message_of, transaction
 from txbatch.postgres.database.expressions import escape_percent, pg_name, select_all, sql_type
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables.batches import unknown_topology
@@ -151,8 +151,8 @@ class LedgerReader:
             try:
                 found = connection.exec_driver_sql(_query(state, typed), columns)
             except DataError as error:
-                message = str(error.orig).partition("\n")[0]
-                raise InvalidKey(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
+                told = message_of(error.orig)
+                raise InvalidKey(f"state {state!r} has the key {keys_listed(typed)}; {told}") from error
             return [answered(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
 
     def job(self, topology: str) -> str:

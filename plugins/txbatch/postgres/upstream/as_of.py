@@ -27,6 +27,7 @@ from txbatch.core.upstream.ranges import (
     within_generation,
 )
 from txbatch.core.upstream.upstream import check_asked, check_keys, check_merged, reshaped
+from txbatch.postgres.database.engine import message_of
 from txbatch.postgres.database.expressions import escape_percent, listed, pg_name, pg_text
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.schema.python_history import PythonHistory
@@ -196,7 +197,7 @@ def streamed(
         found = connection.exec_driver_sql(statement, dict(given), execution_options=ahead)
     except ProgrammingError as error:
         if isinstance(error.orig, (UndefinedColumn, UndefinedFunction, DatatypeMismatch)):
-            raise reshaped(state, str(error.orig).partition("\n")[0]) from error
+            raise reshaped(state, message_of(error.orig)) from error
         raise
     for row in found:
         yield tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
