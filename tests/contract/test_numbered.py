@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from contract.test_restate import restate_of
+from refusals import refused
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import CollectSet, OpaqueState, Topology
@@ -85,8 +86,8 @@ class Visits:
                 self.attempts(self.batches[name], words, name)
             case {"commit": name, "records": words}:
                 self.commits(self.batches[name], words, name)
-            case {"refused": name, "records": words, "told": told}:
-                with pytest.raises(TerminalError, match=told):
+            case {"refused": name, "records": words, "code": code, "names": names}:
+                with refused(code, *names):
                     self.commits(self.batches[name], words, name)
             case {"abort": name}:
                 self.ledger.abort("visits", self.batches[name].txid, "a test")
