@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, StaticFiles, StaticState, Topology
 from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, Run
-from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.errors import TransientError
 from txbatch.core.protocol.ledger import Head, PositionVersion
 from txbatch.core.protocol.planning import plan_again, plan_batch
 
@@ -93,9 +94,9 @@ def test_what_came_since_is_not_read(tmp_path: Path) -> None:
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match=r"has no file '\*\.csv' to look values up in; put it there"):
+    with refused("TX202", "'*.csv'"):
         planned(topology_of(tmp_path))
-    with pytest.raises(DefinitionError, match="StaticFiles: root 'data' is no absolute path"):
+    with refused("TX208", "StaticFiles", "'data'"):
         files(Path("data"))
-    with pytest.raises(DefinitionError, match="StaticFiles: 'csv' is no function"):
+    with refused("TX110", "StaticFiles", "'csv'", "function"):
         StaticFiles(tmp_path, "*", "csv")  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from refusals import refused
 
 from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, ParquetFiles, SpoutKind, Stream, Topology
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
@@ -35,9 +36,9 @@ def test_every_record_is_one_row_by_its_batch() -> None:
 
 
 def test_a_state_takes_records_or_aggregates() -> None:
-    with pytest.raises(DefinitionError, match="persist them to a state such as AppendState"):
+    with refused("TX105", "AppendState"):
         stream().persist(OpaqueState("kept"))
-    with pytest.raises(DefinitionError, match="'kept' is an AppendState, which keeps records as they are: persist"):
+    with refused("TX107", "'kept'", "AppendState"):
         stream().group_by("word").persistent_aggregate(AppendState("kept"), count=Count())
 
 
@@ -116,5 +117,5 @@ def test_a_folder_is_one_states() -> None:
     words = stream()
     for name in ("one", "two"):
         words.persist(AppendState(name, files=ParquetFiles("/lake")))
-    with pytest.raises(DefinitionError, match="states 'one' and 'two' write their files into one folder, /lake; name"):
+    with refused("TX102", "'one'", "'two'", "/lake"):
         words.topology.check()

@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
@@ -103,12 +104,12 @@ def test_a_file_that_would_be_imported_in_the_place_of_a_module_is_refused(tmp_p
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match=r"does not exist; give the path of a job, such as jobs/word_count.py"):
+    with refused("TX114", "jobs/word_count.py"):
         load_job("jobs/none.py", tmp_path)
     with pytest.raises(DefinitionError, match=r"is a folder; give the path of a job"):
         load_job(".", tmp_path)
-    with pytest.raises(DefinitionError, match=r"/dev/null is not a Python file; give the path of a job"):
+    with refused("TX114", "/dev/null", "Python"):
         load_job("/dev/null")
     job(tmp_path, "x = 1\n", "job.txt")
-    with pytest.raises(DefinitionError, match=r"job.txt is not a Python file"):
+    with refused("TX114", "job.txt", "Python"):
         load_job("job.txt", tmp_path)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import refused
 from support import LogSpout
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, ReducerAggregator, Stream, Topology
@@ -112,5 +113,5 @@ def test_what_is_refused(name: str) -> None:
 
 def test_a_state_needs_a_combine() -> None:
     words = Topology("t").new_stream("in", LogSpout({"a": 1}))
-    with pytest.raises(DefinitionError, match="told is a ReducerAggregator, which says not how what two batches made"):
+    with refused("TX107", "ReducerAggregator"):
         words.persistent_aggregate(OpaqueState("s"), told=Told())  # type: ignore[arg-type]

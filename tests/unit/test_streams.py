@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from refusals import refused
 from support import ListSpout, LogSpout
 
 from txbatch import (
@@ -126,7 +127,7 @@ def test_what_spark_reads_is_not_read_in_memory() -> None:
     read = topology.new_static_state(StaticState("read", lambda spark: spark.table("x"), "word string, n int"))
     words = fixed(topology, "words", "word string", "a").state_query(read, "word")
     words.group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
-    with pytest.raises(DefinitionError, match="static state 'read' is read by Spark; give its rows"):
+    with refused("TX113", "'read'", "Spark", "rows"):
         run(topology)
 
 
@@ -181,7 +182,7 @@ def test_a_batch_spout_keeps_no_metadata_and_gives_no_guarantee() -> None:
 
     spout = Ticks()
     ticks = Topology("t").new_stream("ticks", spout)
-    with pytest.raises(NotExactlyOnce, match="a non_transactional spout with opaque state is not exactly-once"):
+    with refused("TX109", "non_transactional"):
         ticks.persistent_aggregate(OpaqueState("s"), n=Count())
     ticks.persistent_aggregate(OpaqueState("s"), guarantee="at_least_once", n=Count())
     head = Head("t", 3, None, (), None, {})
@@ -301,7 +302,7 @@ def test_a_question_is_of_no_batch_and_looks_up_in_no_live_state_as_of_its_txid(
         DefinitionError, match="is looked up as of the txid of a batch, and a question is of none; give"
     ):
         asked.state_query(LiveState("s", "word string, n bigint"), "word")
-    with pytest.raises(DefinitionError, match=r"changes with every batch, .* or name it as a LiveState, as of a txid"):
+    with refused("TX107", "LiveState"):
         fixed(topology, "more", "word string", "a").state_query(counts, "word")
 
 

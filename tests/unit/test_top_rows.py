@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ordered_values import VALUES
+from refusals import refused
 
 from txbatch import OpaqueState, TopNBy
 from txbatch.core.aggregates.top_n_by import ROW_BYTES_MAX
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import DefinitionError
 from txbatch.core.records.ordered_texts import BETWEEN, decode, ordered_text
 
 # No state holds U+0000: PostgreSQL has no text with it, and the batch is refused.
@@ -101,10 +102,7 @@ def test_a_row_that_is_too_long_is_refused() -> None:
     rows = TopNBy(5, ("id", "note"), by="id")
     (kept,) = rows.init_of({"id": 1, "note": "x" * (ROW_BYTES_MAX - 7)})
     assert len(kept[0]) == ROW_BYTES_MAX
-    with pytest.raises(
-        BadRecord,
-        match=r"^TX301 \(no retry helps\): the fields 'id', 'note' of a record have 65537 bytes together, more than the 65536",
-    ):
+    with refused("TX301", "'id'", "'note'", "65537", "65536"):
         rows.init_of({"id": 1, "note": "x" * (ROW_BYTES_MAX - 6)})
 
 
