@@ -192,7 +192,7 @@ def test_partitions_have_names_not_numbers() -> None:
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        ([""], "partition '' has no name; give it one"),
+        ([""], "partition '' has no name"),
         (["a", "b", "a"], "partition 'a' is named twice"),
         (["a", "b" * 2501], r"partition 'b+'\.\.\. has a name of 2,501 bytes; the ledger's index takes at most 2,500"),
         (["a", "ü" * 1251], r"partition 'ü+'\.\.\. has a name of 2,502 bytes"),

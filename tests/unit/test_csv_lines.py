@@ -168,7 +168,7 @@ def test_a_file_of_one_field_may_have_an_empty_cell_but_no_blank_line_is_passed_
 
 def test_a_refused_cell_names_all_ways_on_and_only_those_that_are_there(tmp_path: Path) -> None:
     told = refusal(tmp_path, f'{AT},a,"12,50"\n')
-    assert "; or declare the field a string and quarantine it (docs/topology.md#a-bad-cell); or mend" in told
+    assert "; or declare the field a string and quarantine it; or mend" in told
     assert "mend the file, then abort the batch (`txbatch abort TOPOLOGY TXID --why ...`)" in told
     times = Times("at", datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), DAY, DAY.replace(day=2))
     (tmp_path / "a.csv").write_text("yesterday,a,1\n")

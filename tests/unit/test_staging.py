@@ -415,7 +415,7 @@ def test_a_place_that_cannot_be_written_to_or_cleared_is_told_in_our_words(
     with refusals.refused("TX811", "`txbatch doctor`"):
         staging.remove("t", 1)
     staging.supersede(assignment(3))
-    assert "its driver could not be told that 1:3 took its place: not yours" in caplog.text
+    assert "the driver could not be stopped, although attempt 1:3 has replaced the attempt: not yours" in caplog.text
 
 
 def test_doctor_says_who_else_may_write_there(tmp_path: Path) -> None:
