@@ -10,8 +10,8 @@ CREATE SCHEMA IF NOT EXISTS report;
 
 COMMENT ON SCHEMA txbatch IS 'The ledger: topologies, batches, attempts, partitions. Written by txbatch only.';
 COMMENT ON SCHEMA state IS 'One table per state: keys, values, txid. Written by txbatch only.';
-COMMENT ON SCHEMA contribution IS 'What each batch contributed to each key: state is the fold of these.';
-COMMENT ON SCHEMA contribution_base IS 'What retention folded of the contributions: one row per key.';
+COMMENT ON SCHEMA contribution IS 'The contribution of each batch to each key. The values in state are the fold of these contributions.';
+COMMENT ON SCHEMA contribution_base IS 'Contributions folded by retention: one row per key.';
 COMMENT ON SCHEMA report IS 'For people: whole batches only.';
 
 CREATE TABLE txbatch.migration (
@@ -322,97 +322,97 @@ SELECT i.topology, s.stream, '', to_char(i.whole_to AT TIME ZONE 'UTC', 'YYYY-MM
        AND b.status = 'committed' AND b.kind <> 'restate'
   JOIN txbatch.partition s ON (s.topology, s.txid, s.partition) = (b.topology, b.txid, '');
 
-COMMENT ON VIEW report.batches IS 'A batch: one transaction of a topology, which counts as a whole or not at all.';
+COMMENT ON VIEW report.batches IS 'One row per batch: a transaction of a topology, counted whole or not at all.';
 COMMENT ON COLUMN report.batches.topology IS 'The pipeline, named as its DAG';
 COMMENT ON COLUMN report.batches.txid IS 'The number of the transaction: 1, 2, 3, ... per topology';
 COMMENT ON COLUMN report.batches.kind IS 'ordinary; restate: it counts another batch again, see position; or skip: a batch whose records were given up';
-COMMENT ON COLUMN report.batches.status IS 'planned: its records are fixed; emitted: Spark has read them; committed: they count; aborted: they are free for another batch';
-COMMENT ON COLUMN report.batches.final IS 'Whether it is committed and no batch before it is open: nothing below it can still change';
+COMMENT ON COLUMN report.batches.status IS 'planned: the records are fixed; emitted: Spark has read the records; committed: the records count; aborted: the records are free for another batch';
+COMMENT ON COLUMN report.batches.final IS 'True if the batch is committed and no earlier batch is open: no number up to this txid can still change';
 COMMENT ON COLUMN report.batches.interval_start IS 'Begin of the time that the batch covers; null where batches are not by time';
-COMMENT ON COLUMN report.batches.interval_end IS 'End of that time, which is not part of it';
-COMMENT ON COLUMN report.batches.attempts IS 'How often Spark was started for it';
-COMMENT ON COLUMN report.batches.records IS 'Source records read, a CSV header not among them; once a rebuild has counted the batch again, those that it read';
+COMMENT ON COLUMN report.batches.interval_end IS 'End of the time that the batch covers, exclusive; null where batches are not by time';
+COMMENT ON COLUMN report.batches.attempts IS 'How often Spark was started for the batch';
+COMMENT ON COLUMN report.batches.records IS 'Source records read, a CSV header not among them; after a rebuild, the records read by the rebuild';
 COMMENT ON COLUMN report.batches.keys IS 'Keys changed, by state';
 COMMENT ON COLUMN report.batches.dag_id IS 'The DAG of the run that planned it; null outside Airflow';
-COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG; another one may have finished it, see run';
-COMMENT ON COLUMN report.batches.created_at IS 'When it was planned';
+COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG; another run may have finished the batch, see run';
+COMMENT ON COLUMN report.batches.created_at IS 'When the batch was planned';
 COMMENT ON COLUMN report.batches.committed_at IS 'When its numbers could be seen first';
 COMMENT ON COLUMN report.batches.duration IS 'From planning to commit, with all waits and retries';
-COMMENT ON COLUMN report.batches.reason IS 'Why it was aborted, its records were given up, or it counts another batch again';
-COMMENT ON COLUMN report.batches.run IS 'The run that looks after it, or did last, also outside Airflow';
+COMMENT ON COLUMN report.batches.reason IS 'Why the batch was aborted, gave its records up, or counts another batch again';
+COMMENT ON COLUMN report.batches.run IS 'The run that works on the batch, or was the last to do so, also outside Airflow';
 COMMENT ON COLUMN report.batches.lease_live IS 'Whether that run has shown a sign of life lately; false for a batch that is over';
 COMMENT ON COLUMN report.batches.kept IS 'Records that reached each state after filters and functions, by state; null for batches of older versions';
 COMMENT ON COLUMN report.batches.emit_duration IS 'How long Spark took in the newest attempt';
-COMMENT ON COLUMN report.batches.position IS 'The batch that it stands for: itself, unless it is a restate';
-COMMENT ON COLUMN report.batches.replaced_by IS 'The restate that counts in its place; null: none does';
-COMMENT ON COLUMN report.batches.requested_by IS 'Who asked for it, of a restate';
+COMMENT ON COLUMN report.batches.position IS 'The txid whose records the batch counts: the restated txid for a restate, its own txid for any other batch';
+COMMENT ON COLUMN report.batches.replaced_by IS 'The restate that counts instead of this batch; null: the batch counts itself';
+COMMENT ON COLUMN report.batches.requested_by IS 'Who asked for the restate; null for other batches';
 COMMENT ON COLUMN report.batches.late IS 'Records of windows that had ended by the watermark of its plan, by state; null without a watermark';
-COMMENT ON COLUMN report.batches.watermark IS 'Up to when records are taken to be there since its commit: the least of its streams; null without one';
-COMMENT ON COLUMN report.batches.closed_to IS 'Up to when windows are closed since its commit: the least of its states; null where none are';
-COMMENT ON COLUMN report.batches.ahead IS 'Records of a time after the batch was planned, which count as of then for the watermark; null: none, or no watermark';
-COMMENT ON COLUMN report.batches.ahead_to IS 'The greatest of their times, at most of the year 9999';
-COMMENT ON VIEW report.closings IS 'Windows or sessions of a state that a batch closed: no ordinary batch after it counts records in time in them.';
+COMMENT ON COLUMN report.batches.watermark IS 'Records up to this time are expected to be there since the commit: the least watermark of the streams; null without a watermark';
+COMMENT ON COLUMN report.batches.closed_to IS 'Windows that end at or before this time are closed since the commit. With several states: the earliest time. Null if no state has closing windows';
+COMMENT ON COLUMN report.batches.ahead IS 'Records of a time after the batch was planned, counted for the watermark with the time of planning; null: none, or no watermark';
+COMMENT ON COLUMN report.batches.ahead_to IS 'The greatest time of the records in ahead, at most of the year 9999';
+COMMENT ON VIEW report.closings IS 'Windows or sessions of a state that a batch closed: later ordinary batches count no records there, except late records.';
 COMMENT ON COLUMN report.closings.topology IS 'The pipeline';
-COMMENT ON COLUMN report.closings.txid IS 'The batch that closed them';
+COMMENT ON COLUMN report.closings.txid IS 'The closing batch';
 COMMENT ON COLUMN report.closings.state IS 'The state';
 COMMENT ON COLUMN report.closings.window_key IS 'The column of the state that has the starts of its windows, or the last times of its sessions';
-COMMENT ON COLUMN report.closings.first_start IS 'They start then or later; of sessions the last time is then or later';
-COMMENT ON COLUMN report.closings.before_start IS 'They start before then; of sessions the last time is before then';
-COMMENT ON COLUMN report.closings.closed_to IS 'Up to when windows of the state are closed since the commit: they end then or earlier, sessions and the gap earlier';
+COMMENT ON COLUMN report.closings.first_start IS 'Earliest start of the closed windows; of sessions the earliest last time';
+COMMENT ON COLUMN report.closings.before_start IS 'Starts of the closed windows are before this time; of sessions the last times';
+COMMENT ON COLUMN report.closings.closed_to IS 'Windows of the state that end at or before this time are closed since the commit; sessions, if end and gap are before this time';
 COMMENT ON COLUMN report.closings.committed_at IS 'When the batch was committed';
 COMMENT ON VIEW report.attempts IS 'An attempt: one try of Spark to read and aggregate a batch. Only the newest of a batch can be committed.';
 COMMENT ON COLUMN report.attempts.topology IS 'The pipeline';
 COMMENT ON COLUMN report.attempts.txid IS 'The batch';
 COMMENT ON COLUMN report.attempts.attempt_id IS 'The try: 1, 2, 3, ...';
-COMMENT ON COLUMN report.attempts.attempt IS 'Both, as logs write it: 7:2';
-COMMENT ON COLUMN report.attempts.status IS 'emitting, emitted: ready to commit; committed: this one counts; failed; superseded: a newer one took its place';
-COMMENT ON COLUMN report.attempts.run IS 'The run that made it';
-COMMENT ON COLUMN report.attempts.error IS 'Why it failed; shown to those roles that may read the records in quarantine';
-COMMENT ON COLUMN report.attempts.started_at IS 'When it began';
-COMMENT ON COLUMN report.attempts.finished_at IS 'When it ended, or was overtaken';
-COMMENT ON COLUMN report.attempts.duration IS 'How long it took';
+COMMENT ON COLUMN report.attempts.attempt IS 'txid and attempt_id, as logs write both: 7:2';
+COMMENT ON COLUMN report.attempts.status IS 'emitting; emitted: ready to commit; committed: the attempt counts; failed; superseded: a newer attempt has replaced this attempt';
+COMMENT ON COLUMN report.attempts.run IS 'The run that started the attempt';
+COMMENT ON COLUMN report.attempts.error IS 'Why the attempt failed; shown to roles that may read the records in quarantine';
+COMMENT ON COLUMN report.attempts.started_at IS 'When the attempt began';
+COMMENT ON COLUMN report.attempts.finished_at IS 'When the attempt ended, or was overtaken';
+COMMENT ON COLUMN report.attempts.duration IS 'How long the attempt took';
 COMMENT ON COLUMN report.attempts.code IS 'Begin of the sha256 of the job file that ran';
 COMMENT ON COLUMN report.attempts.error_code IS 'The code of the error, which `txbatch explain` explains; null for an attempt without an error, or of a version without codes';
-COMMENT ON VIEW report.partitions IS 'What a batch read of a partition of its source, such as a file, or that it could not.';
+COMMENT ON VIEW report.partitions IS 'One row per batch and partition of the source, such as a file: the records read, or why the partition could not be read.';
 COMMENT ON COLUMN report.partitions.topology IS 'The pipeline';
 COMMENT ON COLUMN report.partitions.stream IS 'The stream of the topology';
 COMMENT ON COLUMN report.partitions.partition IS 'The partition or file; empty for a source without';
 COMMENT ON COLUMN report.partitions.txid IS 'The batch';
-COMMENT ON COLUMN report.partitions.status IS 'read, unreadable: left out, a later batch reads it; skipped: given up';
+COMMENT ON COLUMN report.partitions.status IS 'read; unreadable: left out, and read by a later batch; skipped: given up';
 COMMENT ON COLUMN report.partitions.start_offset IS 'Where the batch began to read';
-COMMENT ON COLUMN report.partitions.end_offset IS 'Where it ended';
+COMMENT ON COLUMN report.partitions.end_offset IS 'Where the batch stopped reading';
 COMMENT ON COLUMN report.partitions.records IS 'Records read, as the reader counted them';
-COMMENT ON COLUMN report.partitions.fingerprint IS 'Sum of the hashes of these records: the same records have the same';
-COMMENT ON COLUMN report.partitions.reason IS 'Why it was not read';
+COMMENT ON COLUMN report.partitions.fingerprint IS 'Sum of the hashes of the records: equal for equal records';
+COMMENT ON COLUMN report.partitions.reason IS 'Why the partition was not read';
 COMMENT ON VIEW report.completeness IS 'How far each partition is counted, or each stream that is read by time.';
 COMMENT ON COLUMN report.completeness.topology IS 'The pipeline';
 COMMENT ON COLUMN report.completeness.stream IS 'The stream of the topology';
 COMMENT ON COLUMN report.completeness.partition IS 'The partition or file; empty for a stream that is read by time';
 COMMENT ON COLUMN report.completeness.consumed_to IS 'All before this offset is counted; by time: all from the first interval on up to this moment, without a gap';
 COMMENT ON COLUMN report.completeness.current_to_txid IS 'The batch that came that far';
-COMMENT ON COLUMN report.completeness.current_to IS 'When that one was committed';
-COMMENT ON COLUMN report.completeness.unreadable_since_txid IS 'The first batch that had to leave it out, if it still lacks records';
-COMMENT ON VIEW report.gaps IS 'An interval between counted ones that is not counted: no batch has it, or one that is not committed.';
+COMMENT ON COLUMN report.completeness.current_to IS 'When the batch current_to_txid was committed';
+COMMENT ON COLUMN report.completeness.unreadable_since_txid IS 'The first batch that had to leave the partition out, if the partition still lacks records';
+COMMENT ON VIEW report.gaps IS 'An interval between counted intervals that is not counted: no batch has the interval, or the batch is not committed.';
 COMMENT ON COLUMN report.gaps.topology IS 'The pipeline';
 COMMENT ON COLUMN report.gaps.gap_start IS 'Begin of the interval';
-COMMENT ON COLUMN report.gaps.gap_end IS 'End of the interval, which is not part of it';
-COMMENT ON COLUMN report.gaps.txid IS 'The batch that holds it and is not committed; null: none has it';
+COMMENT ON COLUMN report.gaps.gap_end IS 'End of the interval, exclusive';
+COMMENT ON COLUMN report.gaps.txid IS 'The batch of the interval, not committed; null: no batch has the interval';
 COMMENT ON COLUMN report.gaps.status IS 'planned or emitted: how far that batch is';
-COMMENT ON COLUMN report.gaps.attempt_status IS 'What became of its newest attempt';
-COMMENT ON COLUMN report.gaps.run IS 'The run that looks after it';
+COMMENT ON COLUMN report.gaps.attempt_status IS 'The status of the newest attempt of the batch';
+COMMENT ON COLUMN report.gaps.run IS 'The run that works on the batch';
 COMMENT ON COLUMN report.gaps.lease_live IS 'Whether that run has shown a sign of life lately';
-COMMENT ON VIEW report.waiting IS 'Who waits for whom: batches for their turn, and runs for a batch.';
+COMMENT ON VIEW report.waiting IS 'Batches that wait for their turn, and runs that wait for a batch.';
 COMMENT ON COLUMN report.waiting.topology IS 'The pipeline';
-COMMENT ON COLUMN report.waiting.txid IS 'The batch that waits; null: a run that has none yet';
+COMMENT ON COLUMN report.waiting.txid IS 'The batch that waits; null: the waiting run has no batch yet';
 COMMENT ON COLUMN report.waiting.run IS 'The run that waits';
 COMMENT ON COLUMN report.waiting.status IS 'emitted: the batch waits to be committed; waiting: the run waits for room';
 COMMENT ON COLUMN report.waiting.waits_for_txid IS 'The batch that is waited for';
-COMMENT ON COLUMN report.waiting.waits_for_run IS 'The run that looks after that one';
+COMMENT ON COLUMN report.waiting.waits_for_run IS 'The run that works on that batch';
 COMMENT ON COLUMN report.waiting.waits_for_status IS 'planned or emitted';
-COMMENT ON COLUMN report.waiting.lease_live IS 'Whether that run has shown a sign of life lately; else whoever waits takes over';
+COMMENT ON COLUMN report.waiting.lease_live IS 'Whether that run has shown a sign of life lately; if not, the waiting run takes over';
 COMMENT ON COLUMN report.waiting.since IS 'Since when';
 COMMENT ON COLUMN report.waiting.waited IS 'How long';
-COMMENT ON COLUMN report.waiting.lease_until IS 'How long that run is left alone without another sign of life; it gives one every few minutes at least';
+COMMENT ON COLUMN report.waiting.lease_until IS 'How long that run is left alone without another sign of life; runs give a sign every few minutes at least';
 
 
 -- Which of its topology's committed txids each state has counted. Those it missed were committed while it was left out of the
@@ -432,13 +432,13 @@ SELECT s.topology, s.state, c.since_txid, c.counts_to_txid, COALESCE(c.missed, 0
                                 WHERE b.topology = s.topology AND status = 'committed' AND kind = 'ordinary') each) numbered
                 GROUP BY counted, series) together) c ON true;
 
-COMMENT ON VIEW report.state_coverage IS 'Which of its topology''s committed txids each state has counted, and which it missed.';
+COMMENT ON VIEW report.state_coverage IS 'Committed txids of a topology that each state has counted, and committed txids that each state has missed.';
 COMMENT ON COLUMN report.state_coverage.topology IS 'The topology of the state.';
 COMMENT ON COLUMN report.state_coverage.state IS 'The state, reported as report.<state>.';
-COMMENT ON COLUMN report.state_coverage.since_txid IS 'The first txid that it counted; null before that.';
-COMMENT ON COLUMN report.state_coverage.counts_to_txid IS 'The last txid that it counted.';
-COMMENT ON COLUMN report.state_coverage.missed IS 'How many committed txids of the topology it has not counted.';
-COMMENT ON COLUMN report.state_coverage.missed_txids IS 'These txids, such as 1-3, 7.';
+COMMENT ON COLUMN report.state_coverage.since_txid IS 'The first counted txid; null before the first.';
+COMMENT ON COLUMN report.state_coverage.counts_to_txid IS 'The last counted txid.';
+COMMENT ON COLUMN report.state_coverage.missed IS 'How many committed txids of the topology the state has not counted.';
+COMMENT ON COLUMN report.state_coverage.missed_txids IS 'The missed txids, such as 1-3, 7.';
 
 
 -- What people ask about corrections (R17, R19).
@@ -496,7 +496,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.of_one_generation(text) IS 'True, or an error where a transaction began before a rebuild was swapped that has ended since.';
+COMMENT ON FUNCTION report.of_one_generation(text) IS 'True. An error if the transaction began before the swap of a rebuild that has ended since.';
 
 -- True, or an error that says why a state cannot be asked as of a txid.
 CREATE FUNCTION report.known_at(state text, txid bigint) RETURNS boolean
@@ -551,31 +551,31 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.known_at(text, bigint) IS 'True, or an error that says why a state cannot be asked as of a txid.';
-COMMENT ON VIEW report.batch_reads IS 'What a batch read: one row per partition or file, and per live state that it looked up in.';
+COMMENT ON FUNCTION report.known_at(text, bigint) IS 'True. An error with the reason if the state cannot be asked as of the txid.';
+COMMENT ON VIEW report.batch_reads IS 'One row per batch and partition or file that the batch read, and per live state that the batch looked up in.';
 COMMENT ON COLUMN report.batch_reads.topology IS 'The pipeline';
 COMMENT ON COLUMN report.batch_reads.txid IS 'The batch';
-COMMENT ON COLUMN report.batch_reads.stream IS 'The stream of the topology; null for a state that it looked up in';
-COMMENT ON COLUMN report.batch_reads.source IS 'The partition or file; or the state, and as of which txid';
-COMMENT ON COLUMN report.batch_reads.start_offset IS 'Where it began to read; null for a file of a batch by time, of which it read the interval';
-COMMENT ON COLUMN report.batch_reads.end_offset IS 'Where it ended';
-COMMENT ON VIEW report.restatements IS 'A restate: a batch that counts an earlier one again, in its place.';
+COMMENT ON COLUMN report.batch_reads.stream IS 'The stream of the topology; null for a looked-up state';
+COMMENT ON COLUMN report.batch_reads.source IS 'The partition or file; or the looked-up state with the txid of the look-up';
+COMMENT ON COLUMN report.batch_reads.start_offset IS 'Where the batch began to read; null for a file of a batch by time, which reads the records of the interval';
+COMMENT ON COLUMN report.batch_reads.end_offset IS 'Where the batch stopped reading';
+COMMENT ON VIEW report.restatements IS 'One row per restate: a batch that counts an earlier batch again, in the place of the earlier batch.';
 COMMENT ON COLUMN report.restatements.topology IS 'The pipeline';
 COMMENT ON COLUMN report.restatements.position IS 'The txid that was counted first';
-COMMENT ON COLUMN report.restatements.txid IS 'The txid that counts it again';
-COMMENT ON COLUMN report.restatements.replaced_txid IS 'The txid that counted until then: the first, or a restate of it; null until the restate is committed';
-COMMENT ON COLUMN report.restatements.status IS 'planned: its records are fixed; emitted: Spark has read them; committed: it counts, or did; aborted: the earlier one goes on counting';
-COMMENT ON COLUMN report.restatements.reason IS 'Why it was asked for; of an aborted one why that';
-COMMENT ON COLUMN report.restatements.requested_by IS 'Who asked for it, where a person did';
-COMMENT ON COLUMN report.restatements.dag_id IS 'The DAG of the run that planned it; null outside Airflow';
+COMMENT ON COLUMN report.restatements.txid IS 'The txid of the restate';
+COMMENT ON COLUMN report.restatements.replaced_txid IS 'The txid that counted until then: the first, or a restate of the first; null until the restate is committed';
+COMMENT ON COLUMN report.restatements.status IS 'planned: the records are fixed; emitted: Spark has read the records; committed: the restate counts, or did; aborted: the earlier batch goes on counting';
+COMMENT ON COLUMN report.restatements.reason IS 'Why the restate was asked for; if aborted, why the restate was aborted';
+COMMENT ON COLUMN report.restatements.requested_by IS 'The person who asked for the restate; null if nobody is named';
+COMMENT ON COLUMN report.restatements.dag_id IS 'The DAG of the run that planned the restate; null outside Airflow';
 COMMENT ON COLUMN report.restatements.run_id IS 'The run of that DAG';
-COMMENT ON COLUMN report.restatements.run IS 'The run that looks after it, or did last, also outside Airflow';
-COMMENT ON COLUMN report.restatements.created_at IS 'When it was planned';
-COMMENT ON COLUMN report.restatements.committed_at IS 'Since when its numbers count';
-COMMENT ON COLUMN report.restatements.records_before IS 'Source records that the replaced one had read when it was counted';
-COMMENT ON COLUMN report.restatements.records IS 'Source records that it has read when it was counted; what a rebuild has read since is in report.batches';
-COMMENT ON COLUMN report.restatements.keys IS 'Keys whose values it computed anew, by state';
-COMMENT ON COLUMN report.restatements.replaced_by IS 'A later restate of the same position, which counts now; null: this one does, once committed';
+COMMENT ON COLUMN report.restatements.run IS 'The run that works on the restate, or was the last to do so, also outside Airflow';
+COMMENT ON COLUMN report.restatements.created_at IS 'When the restate was planned';
+COMMENT ON COLUMN report.restatements.committed_at IS 'Since when the numbers of the restate count';
+COMMENT ON COLUMN report.restatements.records_before IS 'Source records that the replaced batch had read when the replaced batch was counted';
+COMMENT ON COLUMN report.restatements.records IS 'Source records that the restate read when the restate was counted; records read by a later rebuild are in report.batches';
+COMMENT ON COLUMN report.restatements.keys IS 'Keys whose values the restate computed again, by state';
+COMMENT ON COLUMN report.restatements.replaced_by IS 'A later restate of the same position, which counts now; null: this restate counts, once committed';
 
 -- What of a definition was changed while it had history (R23).
 CREATE TABLE txbatch.change (
@@ -599,21 +599,21 @@ CREATE VIEW report.values_since AS
 SELECT s.topology, s.state, e.key AS value, e.value::text::bigint AS since_txid
   FROM txbatch.state s, json_each(s.values_since) e;
 
-COMMENT ON VIEW report.changes_of_definition IS 'What was changed of a topology''s states, streams and values while it had history.';
+COMMENT ON VIEW report.changes_of_definition IS 'Changes of a topology''s states, streams and values, made while the topology had history.';
 COMMENT ON COLUMN report.changes_of_definition.topology IS 'The pipeline';
-COMMENT ON COLUMN report.changes_of_definition.change IS 'What has one number was changed together';
-COMMENT ON COLUMN report.changes_of_definition.txid IS 'The first batch that counts by it';
-COMMENT ON COLUMN report.changes_of_definition.what IS 'What is otherwise since then';
-COMMENT ON COLUMN report.changes_of_definition.how IS 'in place: what was counted is as it would be; from now on: older batches do not count for it';
-COMMENT ON COLUMN report.changes_of_definition.why IS 'Why it was changed';
-COMMENT ON COLUMN report.changes_of_definition.requested_by IS 'Who changed it';
+COMMENT ON COLUMN report.changes_of_definition.change IS 'The number of the change; rows with one number were changed together';
+COMMENT ON COLUMN report.changes_of_definition.txid IS 'The first batch after the change';
+COMMENT ON COLUMN report.changes_of_definition.what IS 'The difference since then';
+COMMENT ON COLUMN report.changes_of_definition.how IS 'in place: older numbers are the same as by the new definition; from now on: older batches do not count for the change';
+COMMENT ON COLUMN report.changes_of_definition.why IS 'The reason for the change';
+COMMENT ON COLUMN report.changes_of_definition.requested_by IS 'The person who made the change';
 COMMENT ON COLUMN report.changes_of_definition.changed_at IS 'When';
-COMMENT ON COLUMN report.changes_of_definition.job IS 'The job file that defines it so';
-COMMENT ON VIEW report.values_since IS 'A value that joined its state later: rows that no batch since then has changed show null.';
+COMMENT ON COLUMN report.changes_of_definition.job IS 'The job file with the new definition';
+COMMENT ON VIEW report.values_since IS 'A value that joined its state later. Rows without a change since then show null.';
 COMMENT ON COLUMN report.values_since.topology IS 'The pipeline';
 COMMENT ON COLUMN report.values_since.state IS 'The state, reported as report.<state>';
 COMMENT ON COLUMN report.values_since.value IS 'The column of that report';
-COMMENT ON COLUMN report.values_since.since_txid IS 'The first batch that counts for it';
+COMMENT ON COLUMN report.values_since.since_txid IS 'The first batch that counts for the value';
 -- A topology's states may be counted anew beside those that count, and take their place (R23).
 CREATE TABLE txbatch.rebuild (
     rebuild      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -670,20 +670,20 @@ SELECT r.topology, r.rebuild, r.status, r.why, r.requested_by, r.job, r.started_
                        WHERE b.topology = r.topology AND b.txid = v.txid AND b.replaced_by IS NOT NULL) AS stands
                  FROM txbatch.rebuilt v WHERE v.rebuild = r.rebuild ORDER BY v.position, v.txid DESC) n) d;
 
-COMMENT ON VIEW report.rebuilds IS 'A rebuild: all batches of a topology counted again by its job as it was then, into a new generation of its states.';
+COMMENT ON VIEW report.rebuilds IS 'A rebuild: all batches of a topology counted again by the job of that time, into a new generation of the states.';
 COMMENT ON COLUMN report.rebuilds.topology IS 'The pipeline';
 COMMENT ON COLUMN report.rebuilds.rebuild IS 'The number of the rebuild';
-COMMENT ON COLUMN report.rebuilds.status IS 'running: the old generation counts; swapped: its own took that one''s place';
-COMMENT ON COLUMN report.rebuilds.why IS 'Why it was asked for';
-COMMENT ON COLUMN report.rebuilds.requested_by IS 'Who asked for it';
-COMMENT ON COLUMN report.rebuilds.job IS 'The job file by which it counts';
-COMMENT ON COLUMN report.rebuilds.started_at IS 'When it began';
-COMMENT ON COLUMN report.rebuilds.ended_at IS 'When its generation took the old one''s place';
+COMMENT ON COLUMN report.rebuilds.status IS 'running: the old generation counts; swapped: the new generation counts';
+COMMENT ON COLUMN report.rebuilds.why IS 'Why the rebuild was asked for';
+COMMENT ON COLUMN report.rebuilds.requested_by IS 'Who asked for the rebuild';
+COMMENT ON COLUMN report.rebuilds.job IS 'The job file by which the rebuild counts';
+COMMENT ON COLUMN report.rebuilds.started_at IS 'When the rebuild began';
+COMMENT ON COLUMN report.rebuilds.ended_at IS 'When the new generation replaced the old generation';
 COMMENT ON COLUMN report.rebuilds.swapped_txid IS 'The newest batch that the old generation has';
-COMMENT ON COLUMN report.rebuilds.counted IS 'How many batches it has counted, each once, however often it was restated';
-COMMENT ON COLUMN report.rebuilds.records IS 'Source records that it has counted';
-COMMENT ON COLUMN report.rebuilds.to_count IS 'How many batches it still has to count, or to count again as they were restated; null once it is over';
-COMMENT ON COLUMN report.rebuilds.past_kept IS 'Whether the generation that it replaced can still be asked for';
+COMMENT ON COLUMN report.rebuilds.counted IS 'How many batches the rebuild has counted, each once, however often the batch was restated';
+COMMENT ON COLUMN report.rebuilds.records IS 'Source records that the rebuild has counted';
+COMMENT ON COLUMN report.rebuilds.to_count IS 'How many batches are still to be counted, or to be counted again after a restate; null once the rebuild is over';
+COMMENT ON COLUMN report.rebuilds.past_kept IS 'Whether the replaced generation can still be asked for its past';
 
 -- True, or an error that says why the generation of a state before a rebuild cannot be asked as of a txid.
 CREATE FUNCTION report.known_before(rebuild bigint, state text, txid bigint) RETURNS boolean
@@ -720,7 +720,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.known_before(bigint, text, bigint) IS 'True, or an error that says why the generation of a state before a rebuild cannot be asked as of a txid.';
+COMMENT ON FUNCTION report.known_before(bigint, text, bigint) IS 'True. An error with the reason if the generation of a state before a rebuild cannot be asked as of a txid.';
 
 -- Whether so much of a state changed after one txid, up to another or to the newest, that its past is told sooner by one pass over
 -- all its contributions than by a search for each key that changed. An estimate, and only of time: both ways tell the same.
@@ -768,8 +768,8 @@ CREATE FUNCTION report.far_before(rebuild bigint, state text, low bigint) RETURN
     LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$ SELECT report.far_back(state, low, (SELECT r.swapped_txid FROM txbatch.rebuild r WHERE r.rebuild = far_before.rebuild)) $$;
 
-COMMENT ON FUNCTION report.far_back(text, bigint, bigint) IS 'Whether so much of a state changed between two txids that its past is told in one pass; SET txbatch.far_back = on or off decides it.';
-COMMENT ON FUNCTION report.far_before(bigint, text, bigint) IS 'The same of the generation of a state before a rebuild.';
+COMMENT ON FUNCTION report.far_back(text, bigint, bigint) IS 'True if a large share of a state changed between two txids, so that the past is computed in one pass; SET txbatch.far_back = on or off decides instead.';
+COMMENT ON FUNCTION report.far_before(bigint, text, bigint) IS 'As report.far_back, for the generation of a state before a rebuild.';
 
 -- An error that says how the past of a state is asked which merges by Python of its job.
 CREATE FUNCTION report.by_its_job(state text) RETURNS boolean
@@ -782,7 +782,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.by_its_job(text) IS 'An error that says how the past of a state is asked which merges by Python of its job.';
+COMMENT ON FUNCTION report.by_its_job(text) IS 'An error that names the command for the past of a state with values merged by Python of the job.';
 
 -- What each topology keeps of its past, and what it has left (R22).
 CREATE VIEW report.retention AS
@@ -794,12 +794,12 @@ SELECT t.topology, (t.keep ->> 'txids')::bigint AS keep_txids, (t.keep ->> 'days
   LEFT JOIN (SELECT topology, min(horizon) AS horizon FROM txbatch.state WHERE contributions GROUP BY topology) s USING (topology)
   LEFT JOIN txbatch.batch h ON (h.topology, h.txid) = (t.topology, s.horizon);
 
-COMMENT ON VIEW report.retention IS 'What a topology keeps of its past: what is folded can be asked for no more, and not be restated.';
+COMMENT ON VIEW report.retention IS 'How far the past of a topology is kept. Folded batches have no history any more, and cannot be restated.';
 COMMENT ON COLUMN report.retention.topology IS 'The pipeline';
-COMMENT ON COLUMN report.retention.keep_txids IS 'Its policy: so many of the newest batches are kept';
-COMMENT ON COLUMN report.retention.keep_days IS 'Its policy: what was committed in the last so many days is kept; both null: everything, for ever';
-COMMENT ON COLUMN report.retention.horizon IS 'The newest batch that is folded; 0: none; null: it keeps no contributions';
-COMMENT ON COLUMN report.retention.horizon_at IS 'When that one was committed';
+COMMENT ON COLUMN report.retention.keep_txids IS 'Policy: the number of newest batches to keep';
+COMMENT ON COLUMN report.retention.keep_days IS 'Policy: batches committed in the last keep_days days are kept; null with null keep_txids: everything, for ever';
+COMMENT ON COLUMN report.retention.horizon IS 'The newest folded batch; 0: no batch is folded; null: the topology keeps no contributions';
+COMMENT ON COLUMN report.retention.horizon_at IS 'When the batch horizon was committed';
 COMMENT ON COLUMN report.retention.batches_kept IS 'How many committed batches can be asked for and restated';
 
 -- How long windows stay in states, and which have left them (R30).
@@ -813,16 +813,16 @@ SELECT s.topology, state, (p.kept ->> 'keep')::bigint * interval '1 microsecond'
   FULL JOIN txbatch.windows_left l USING (state)
   JOIN txbatch.state s USING (state);
 
-COMMENT ON VIEW report.windows_left IS 'A state that windows leave: until when, and how many have left. What it was as of an earlier txid is told without them.';
+COMMENT ON VIEW report.windows_left IS 'A state with windows that have left: up to which time, and how many. Reports of an earlier txid lack these windows.';
 COMMENT ON COLUMN report.windows_left.topology IS 'The pipeline';
 COMMENT ON COLUMN report.windows_left.state IS 'The state';
-COMMENT ON COLUMN report.windows_left.keep IS 'Its policy: so long windows stay once they have ended; null: for ever, by now';
-COMMENT ON COLUMN report.windows_left.sessions IS 'True: it is of sessions';
-COMMENT ON COLUMN report.windows_left.left_before IS 'All windows that begin before have left, and all sessions whose last record is before; null: none has';
-COMMENT ON COLUMN report.windows_left.windows IS 'How many rows of its report have left';
-COMMENT ON COLUMN report.windows_left.records IS 'Of how many records they were made; null where no value counts them';
-COMMENT ON COLUMN report.windows_left.txid IS 'The newest committed txid when the last of them left';
-COMMENT ON COLUMN report.windows_left.left_at IS 'When that was';
+COMMENT ON COLUMN report.windows_left.keep IS 'Policy: how long windows stay after their end; null: for ever, by now';
+COMMENT ON COLUMN report.windows_left.sessions IS 'True: the windows are sessions';
+COMMENT ON COLUMN report.windows_left.left_before IS 'All windows that begin before this time have left, and all sessions with a last record before this time; null: none has left';
+COMMENT ON COLUMN report.windows_left.windows IS 'How many rows of the report have left';
+COMMENT ON COLUMN report.windows_left.records IS 'How many records the left windows were made of; null where no value counts records';
+COMMENT ON COLUMN report.windows_left.txid IS 'The newest committed txid when the last window left';
+COMMENT ON COLUMN report.windows_left.left_at IS 'When the last window left';
 
 -- What merges and folds the arrays that aggregates keep (TopN, CollectSet, ApproxQuantile), and what reports show of them:
 -- merge and fold are one text. In `report`, as its functions call them with the rights of whoever asks.
@@ -863,13 +863,12 @@ CREATE OR REPLACE FUNCTION report.quantile(bins bigint[], quantile double precis
            ORDER BY b.upto LIMIT 1 $$;
 
 COMMENT ON FUNCTION report.merge_top(anyarray, anyarray, integer) IS 'TopN: the greatest values of two arrays, greatest first';
-COMMENT ON AGGREGATE report.fold_top(anyarray, integer) IS 'The same of the arrays of many rows';
+COMMENT ON AGGREGATE report.fold_top(anyarray, integer) IS 'TopN: the greatest values of the arrays of many rows, greatest first';
 COMMENT ON FUNCTION report.merge_smallest(anyarray, anyarray, integer) IS 'CollectSet: the smallest different values of two arrays';
-COMMENT ON AGGREGATE report.fold_smallest(anyarray, integer) IS 'The same of the arrays of many rows';
-COMMENT ON FUNCTION report.merge_bins(bigint[], bigint[]) IS 'ApproxQuantile: bins of two arrays, each with its count behind it';
-COMMENT ON AGGREGATE report.fold_bins(bigint[]) IS 'The same of the arrays of many rows';
-COMMENT ON FUNCTION report.quantile(bigint[], double precision, double precision) IS
-    'ApproxQuantile: the middle of the bin in which a quantile lies; null: of nothing';
+COMMENT ON AGGREGATE report.fold_smallest(anyarray, integer) IS 'CollectSet: the smallest different values of the arrays of many rows';
+COMMENT ON FUNCTION report.merge_bins(bigint[], bigint[]) IS 'ApproxQuantile: bins of two arrays, each bin with its count behind';
+COMMENT ON AGGREGATE report.fold_bins(bigint[]) IS 'ApproxQuantile: bins of the arrays of many rows';
+COMMENT ON FUNCTION report.quantile(bigint[], double precision, double precision) IS 'ApproxQuantile: the middle of the bin in which a quantile lies; null for no values';
 
 -- Set operations over what DistinctSketch shows: hashes in order, and behind them the number below which none was left out,
 -- 2^60 where none was at all. Null is a sketch of nothing.
@@ -899,11 +898,11 @@ CREATE OR REPLACE FUNCTION report.distinct_difference(one bigint[], other bigint
                         WHERE x < LEAST(one[cardinality(one)], other[cardinality(other)]) ORDER BY x)
                  || LEAST(one[cardinality(one)], other[cardinality(other)], 1152921504606846976) $$;
 
-COMMENT ON FUNCTION report.distinct_count(bigint[]) IS 'DistinctSketch: how many different values it is of; of nothing, 0';
-COMMENT ON FUNCTION report.distinct_union(bigint[], bigint[]) IS 'DistinctSketch: that of the values that one or the other has';
-COMMENT ON AGGREGATE report.distinct_union(bigint[]) IS 'The same of those of many rows';
-COMMENT ON FUNCTION report.distinct_intersection(bigint[], bigint[]) IS 'DistinctSketch: that of the values that both have';
-COMMENT ON FUNCTION report.distinct_difference(bigint[], bigint[]) IS 'DistinctSketch: that of the values that one has and the other has not';
+COMMENT ON FUNCTION report.distinct_count(bigint[]) IS 'DistinctSketch: the number of different values; 0 for no values';
+COMMENT ON FUNCTION report.distinct_union(bigint[], bigint[]) IS 'DistinctSketch: the sketch of values in either sketch';
+COMMENT ON AGGREGATE report.distinct_union(bigint[]) IS 'DistinctSketch: the sketch of values in any of the sketches of many rows';
+COMMENT ON FUNCTION report.distinct_intersection(bigint[], bigint[]) IS 'DistinctSketch: the sketch of values in both sketches';
+COMMENT ON FUNCTION report.distinct_difference(bigint[], bigint[]) IS 'DistinctSketch: the sketch of values in the first sketch and not in the second';
 
 -- What reports show of the rows that TopNBy keeps: each is its fields as texts in the order of the values, chr(1) between two, so
 -- that the greatest are found as those of any text; the first character says what a value is, null is empty.
@@ -951,6 +950,5 @@ CREATE OR REPLACE FUNCTION report.top_rows(texts text[], fields text[]) RETURNS 
 
 COMMENT ON FUNCTION report.ordered_number(text) IS 'TopNBy: the number that a text in the order of numbers stands for';
 COMMENT ON FUNCTION report.ordered_double(text) IS 'TopNBy: the double that a text in the order of doubles stands for';
-COMMENT ON FUNCTION report.ordered_value(text) IS 'TopNBy: the value that a text in the order of its type stands for; null: the empty one';
-COMMENT ON FUNCTION report.top_rows(text[], text[]) IS
-    'TopNBy: rows as objects of these fields, greatest first; a field that is null here is not shown';
+COMMENT ON FUNCTION report.ordered_value(text) IS 'TopNBy: the value that a text in the order of its type stands for; null for the empty text';
+COMMENT ON FUNCTION report.top_rows(text[], text[]) IS 'TopNBy: rows as objects of the named fields, greatest first; fields named null are left out';

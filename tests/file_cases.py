@@ -5,7 +5,7 @@
 `tests/files/<format>/cases.json` lists the files of its folder. A case has
 
 - `file`, and in a data engineer's words `what` is in it
-- `rows`, in the file's order, or `error`, a regular expression that the message matches somewhere
+- `rows`, in the file's order, or the `code` of the error and the values that its text `names` (see refusals.py)
 - `fields`, where they are not FIELDS; the first is the time by which a spout reads
 - `options` of IntervalSpout, where some are given; `way_out`, words for the table
 
@@ -40,14 +40,15 @@ class Case:
     file: str
     what: str
     rows: Sequence[Sequence[Any]] | None = None
-    error: str | None = None
+    code: str | None = None
+    names: Sequence[str] = ()
     fields: str = FIELDS
     options: Mapping[str, Any] = field(default_factory=dict)
     way_out: str = ""
 
     def __post_init__(self) -> None:
-        if (self.rows is None) == (self.error is None):
-            raise ValueError(f"{self}: a case has either rows or an error")
+        if (self.rows is None) == (self.code is None):
+            raise ValueError(f"{self}: a case has either rows or a code")
 
     @property
     def path(self) -> Path:

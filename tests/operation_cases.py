@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -71,7 +71,8 @@ class OperationCase:
     read: Read
     expect: Counted
     kept: PersistentAggregate | None
-    error: str | None = None
+    code: str | None = None
+    names: Sequence[str] = ()
 
     @classmethod
     def load(cls, path: Path, language: str = "python") -> OperationCase:
@@ -90,7 +91,7 @@ class OperationCase:
         fields = (*ROW_KEYS, *stream.fields) if kept else stream.fields
         assert ", ".join(f"{field.name} {field.type}" for field in fields) == case["expect"]["fields"]
         expect = counted(typed(fields, record) for record in case["expect"].get("records", ()))
-        return cls(stream, read, expect, kept, case["expect"].get("error"))
+        return cls(stream, read, expect, kept, case["expect"].get("code"), case["expect"].get("names", ()))
 
     def in_memory(self) -> Counted:
         """What comes out without Spark."""

@@ -171,8 +171,8 @@ def test_a_state_defined_otherwise(txbatch: Txbatch, write_job: WriteJob, before
     assert txbatch("run", write_job("job.py", job)).exit_code == 0
     result = txbatch("run", write_job("job.py", job.replace(before, after)))
     refused(result, told)
-    assert "Put it back as it was; or `txbatch rebuild a --why" in result.stderr
-    assert "or `txbatch drop a` and run it again" in result.stderr
+    assert "Put the old definition back; or `txbatch rebuild a --why" in result.stderr
+    assert "or `txbatch drop a` and run a again" in result.stderr
     refused(txbatch("plan", write_job("job.py", job.replace(before, after))), told)
 
 

@@ -89,8 +89,8 @@ def test_the_same_run_with_other_parameters(txbatch: Txbatch, write_job: WriteJo
     refused(txbatch(*asked, "top=5"), "AssertionError")  # planned; this job cannot be emitted
     refused(
         txbatch(*asked, "top=6"),
-        'plans: cli:mine asks for txid 1 with parameters {"top":6}, it was planned with {"top":5}; run it with those, or '
-        "start a new run",
+        'plans: cli:mine asks for txid 1 with parameters {"top":6}, it was planned with {"top":5}; run txid 1 with the '
+        "planned parameters, or start a new run",
     )
     refused(txbatch(*asked, "top=5", "--param", "mode=fast"), 'with parameters {"mode":"fast","top":5}')
     refused(txbatch(*asked, "top=5"), "AssertionError")

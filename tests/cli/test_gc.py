@@ -117,7 +117,7 @@ def test_windows_leave_and_it_says_so(txbatch: Callable[..., Result], postgres_u
     assert "those that begin before 2026-01-05 02:00:00 have left: 2, of 4 records" in txbatch("status").output
     assert "told without" not in txbatch("as-of", "visits", "5").output
     gone = f"the windows of state 'visits' {which} have left it by retention"
-    assert f"as of txid 4 it is told without that: {gone}" in txbatch("as-of", "visits", "4").output
+    assert f"as of txid 4 these windows are missing: {gone}" in txbatch("as-of", "visits", "4").output
     key = "2026-01-05 01:00:00+00"
     refused(txbatch("why", "visits", f"{key},x"), f"has no key '{key},x' any more, if it ever had: {gone}")
 
@@ -185,7 +185,7 @@ def test_what_python_of_a_job_merges_is_told_read_and_folded_with_its_file(
     assert rows(txbatch("plan", reader, "--json"))[0]["next"]
     away = Path(job).rename(tmp_path / "away.py")
     told = f"the job file of spans, {job}, is neither here nor in a folder above; go to the project's folder"
-    refused(txbatch("as-of", "spans", "2"), f"Python of its job: what it was is told with that alone: {told}")
+    refused(txbatch("as-of", "spans", "2"), f"Python of its job, and the job cannot be loaded: {told}")
     refused(txbatch("plan", reader), told)
     asked = ("gc", "spans", "--keep-txids", "1", "--json")
     refused(txbatch(*asked[:-1]), f"by which gc folds with that job alone: {told}")

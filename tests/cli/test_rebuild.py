@@ -158,7 +158,7 @@ def test_as_of_a_time_between_the_swap_and_the_next_batch_is_told_to_be_nothing_
     refused(asked(after), f"{told}`txbatch query`")
     words.log.append("0", ["d"])
     assert words.run(now).exit_code == 0
-    refused(asked(after), f"{told}ask as of the next txid; as of txid 2 is what they showed before 20")
+    refused(asked(after), f"{told}ask as of the next txid; reports before 20")
     assert [row["count"] for row in rows(asked(datetime.now(UTC).isoformat(), "--json"))] == [3, 1, 2, 1]
 
 

@@ -94,7 +94,7 @@ def test_what_was_changed_by_hand_is_different_and_named(txbatch: Txbatch, job: 
     assert found["state words"]["different"] == 2  # a has lost as much as it had gained
     said = txbatch("verify", job, "2").output
     assert "txid 2, state words: line a: stored nothing, counted again count=2, last=2\n" in said
-    assert "txid 2: to count it as it is now: txbatch restate words 2" in said
+    assert "txid 2: count today's records instead: txbatch restate words 2" in said
 
 
 @pytest.mark.rule("R24")
@@ -128,7 +128,7 @@ def test_other_records_are_told_by_number_and_partition(txbatch: Txbatch, job: s
     found = verified(txbatch("verify", job, "--json"))
     assert found["txid 2"]["outcome"] == "EQUAL"
     assert found["txid 1"]["outcome"] == "UNVERIFIABLE"
-    told = "partition '0' of stream 'in' has changed since: 2 records were counted, now there are as many, but others"
+    told = "partition '0' of stream 'in' has changed since: 2 records were counted, now other 2 records are there"
     assert found["txid 1"]["reason"] == told
 
 

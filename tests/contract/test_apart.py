@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import refusals
 from contract.test_restate import restate_of
 from support import Keyed, LogSpout, code, manifest_of, word_count
 
@@ -19,7 +20,7 @@ from txbatch import (
     TransactionalState,
 )
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
-from txbatch.core.errors import DatabasesDisagree, SchemaMismatch, TakenBack, TerminalError
+from txbatch.core.errors import DatabasesDisagree, SchemaMismatch, TerminalError
 from txbatch.core.protocol.coordinator import FinishFirst, initialize_transaction, take_turn
 from txbatch.core.protocol.decisions import is_adopted
 from txbatch.failpoints import FailpointReached
@@ -112,7 +113,7 @@ def test_a_newer_attempt_with_other_partials_is_refused_by_a_transactional_state
     topology = apart("transactional")
     batch = half_committed(backing, crashing, topology, words(dog=1))
     backing.emit(topology, batch, other)
-    with pytest.raises(TerminalError, match="holds what attempt 1:1 brought, attempt 1:2 brings something else"):
+    with refusals.refused("TX505", "attempt 1:1", "attempt 1:2"):
         backing.commit(topology, batch, other)
     assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
     backing.emit(topology, batch, words(dog=1))
@@ -132,11 +133,9 @@ def test_nothing_is_counted_again_where_a_state_is_apart(backing: Any) -> None:
     """There are no contributions there, and no second generation."""
     topology = apart()
     backing.whole(topology, words(dog=1), "1")
-    with pytest.raises(TerminalError, match="state 'word_count' is kept apart, in 'warehouse', without contributions"):
+    with refusals.refused("TX603", "'word_count'", "'warehouse'"):
         initialize_transaction(backing.ledger, topology, restate_of(1))
-    with pytest.raises(
-        TerminalError, match="'word_count' is kept apart, and a rebuild swaps states of the ledger's own"
-    ):
+    with refusals.refused("TX604", "'word_count'", "rebuild"):
         backing.rebuilds.begin(topology, "jobs/job.py", code("new"), "a test")
     assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
 
@@ -160,7 +159,7 @@ def test_an_abort_that_dies_between_both_databases_is_done_again(backing: Any, c
     batch = half_committed(backing, crashing, topology, words(dog=1))
     crashing("abort.apart_committed", lambda: backing.ledger.abort("word_count", 1, "wrong"))
     assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
-    with pytest.raises(TakenBack, match=r"has taken back attempt 1:1.*emit again"):
+    with refusals.refused("TX502", "attempt 1:1"):
         backing.commit(topology, batch, words(dog=1))
     backing.emit(topology, batch, words(cat=1))
     assert backing.commit(topology, batch, words(cat=1)).applied
@@ -171,7 +170,7 @@ def test_abort_is_refused_where_nothing_can_be_taken_back(backing: Any, crashing
     topology = apart("transactional")
     batch = half_committed(backing, crashing, topology, words(dog=1))
     for refused in (backing.ledger.abort, backing.ledger.skip):
-        with pytest.raises(TerminalError, match=r"cannot be aborted; commit it .clear the task commit"):
+        with refusals.refused("TX501", "aborted"):
             refused("word_count", 1, "wrong")
     assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
     assert backing.commit(topology, batch, words(dog=1)).applied
@@ -212,9 +211,7 @@ def test_records_that_a_half_committed_batch_has_are_not_given_up(backing: Any, 
     backing.initialize(topology, "1")
     backing.ledger.abort("word_count", 1, "wrong")
     batch = half_committed(backing, crashing, topology, words(dog=1), "2")
-    with pytest.raises(
-        TerminalError, match="has applied txid 2, whose commit did not end: commit it before an earlier txid"
-    ):
+    with refusals.refused("TX501", "txid 2"):
         backing.ledger.skip("word_count", 1, "poison")
     assert backing.commit(topology, batch, words(dog=1)).applied
 
@@ -234,7 +231,7 @@ def test_a_half_committed_batch_is_given_up_by_whole_or_not_at_all(
     backing.emit(topology, batch, words(dog=1), "1")
     crashing("commit.apart_committed", lambda: backing.commit(topology, batch, words(dog=1)))
     if kind == "transactional":
-        with pytest.raises(TerminalError, match="cannot be aborted; commit it"):
+        with refusals.refused("TX501", "aborted"):
             backing.ledger.skip("word_count", 1, "poison")
         assert backing.commit(topology, batch, words(dog=1)).applied
     else:
@@ -262,7 +259,7 @@ def test_who_was_kept_out_by_a_skip_emits_again(backing: Any, crashing: Any, die
         assert backing.whole(topology, words(dog=1), "1").txid == 3
         return
     assert backing.ledger.skip("word_count", 1, "poison").txid == 3
-    with pytest.raises(TakenBack, match=r"has taken back attempt 2:1.*emit again"):
+    with refusals.refused("TX502", "attempt 2:1"):
         backing.commit(topology, second, words(dog=10))
     backing.emit(topology, second, words(dog=10), "2")
     assert backing.commit(topology, second, words(dog=10)).applied
@@ -358,7 +355,7 @@ def test_a_new_ledger_does_not_write_into_the_warehouse_of_an_old_one(backing: A
     topology = apart()
     backing.whole(topology, words(dog=1), "1")
     backing.lose_ledger()
-    with pytest.raises(SchemaMismatch, match="'word_count' in database 'warehouse' belongs to another ledger"):
+    with refusals.refused("TX601", "'word_count'", "'warehouse'"):
         backing.ledger.register(topology, "jobs/job.py")
     assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
 
@@ -374,13 +371,13 @@ def test_a_warehouse_made_anew_is_noticed(backing: Any) -> None:
         lambda: backing.commit(topology, batch, words(dog=1)),
         lambda: backing.ledger.abort("word_count", 2, "wrong"),
     ):
-        with pytest.raises(SchemaMismatch, match="'word_count' in database 'warehouse' is gone"):
+        with refusals.refused("TX601", "'word_count'", "'warehouse'"):
             call()
 
 
 def test_another_topologys_state_apart_is_refused(backing: Any) -> None:
     backing.whole(apart(), words(dog=1), "1")
-    with pytest.raises(SchemaMismatch, match="belongs to topology 'word_count'"):
+    with refusals.refused("TX601", "'word_count'"):
         backing.ledger.register(apart(name="thief"), "jobs/thief.py")
 
 
@@ -400,7 +397,7 @@ def test_a_ledger_set_back_is_refused_by_what_the_warehouse_knows(backing: Any, 
     backing.forget_attempts("word_count", 1)
     for _ in range(2):
         backing.emit(topology, batch, words(dog=3))
-        with pytest.raises(DatabasesDisagree, match=r"holds attempt 1:1, which the ledger does not know.*restore both"):
+        with refusals.refused("TX503", "attempt 1:1"):
             backing.commit(topology, batch, words(dog=3))
     with pytest.raises(DatabasesDisagree, match="the ledger was set back"):
         backing.ledger.abort("word_count", 1, "wrong")
@@ -431,7 +428,5 @@ def test_a_warehouse_set_back_is_noticed(backing: Any) -> None:
     backing.set_last_writer("word_count", 1)
     batch = backing.initialize(topology, "3")
     backing.emit(topology, batch, words(dog=1), "3")
-    with pytest.raises(
-        DatabasesDisagree, match=r"is at txid 1, but the ledger has committed txid 2 there.*was set back"
-    ):
+    with refusals.refused("TX503", "txid 1", "committed", "txid 2"):
         backing.commit(topology, batch, words(dog=1))

@@ -7,24 +7,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from refusals import refused
 from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology, TransactionalState
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import (
-    BrokenChain,
     Incomplete,
     IntervalNotOver,
     IntervalTaken,
     LeaseHeld,
-    NotItsTurn,
-    PartitionUnreadable,
-    SchemaMismatch,
     StaleAttempt,
     StateAhead,
     TerminalError,
-    UnknownName,
 )
 from txbatch.core.protocol.coordinator import FinishFirst, NothingNew, Yours, initialize_transaction, take_turn
 from txbatch.core.protocol.decisions import Wait, WaitReason, is_adopted
@@ -164,12 +160,12 @@ def test_a_stale_attempt_may_neither_report_nor_renew_nor_commit(backing: Any) -
     batch = backing.initialize(topology, "run")
     zombie = backing.attempt(batch)
     live = backing.attempt(batch)
-    with pytest.raises(StaleAttempt, match=r"attempt 1:1 is not the newest .*1:2.*nothing was changed"):
+    with refused("TX404", "attempt 1:1", "1:2"):
         backing.ledger.record_manifests([(zombie, manifest_of(topology, zombie, words(dog=99)))])
     assert not backing.ledger.renew_lease(zombie)
     assert not backing.ledger.renew_lease(replace(live, token="of a database that was lost"))
     assert backing.ledger.renew_lease(live)
-    with pytest.raises(TerminalError, match="attempt 1:2 has no manifest yet"):
+    with refused("TX413", "attempt 1:2", "manifest"):
         backing.commit(topology, batch, words(dog=99))
     backing.ledger.record_manifests([(live, manifest_of(topology, live, words(dog=1)))])
     backing.commit(topology, batch, words(dog=1))
@@ -183,7 +179,7 @@ def test_partials_read_before_a_newer_attempt_began_are_refused(backing: Any) ->
     backing.emit(topology, batch, words(dog=99))
     read = backing.ledger.batch("word_count", 1)
     backing.emit(topology, batch, words(dog=1))
-    with pytest.raises(StaleAttempt, match=r"attempt 1:1 is not the newest .*1:2"):
+    with refused("TX404", "attempt 1:1", "1:2"):
         backing.ledger.commit(topology, read, backing.as_partials(topology, words(dog=99)))
     assert backing.state("word_count") == {}
     assert backing.commit(topology, batch, words(dog=1)).applied
@@ -205,7 +201,7 @@ def test_a_newer_attempt_takes_the_manifest_of_the_older_one_away(backing: Any) 
     batch = backing.initialize(topology, "run")
     backing.emit(topology, batch, words(dog=1))
     backing.attempt(batch)
-    with pytest.raises(TerminalError, match="1:2 has no manifest yet"):
+    with refused("TX413", "1:2", "manifest"):
         backing.commit(topology, batch, words(dog=1))
     assert backing.attempts("word_count") == [("1:1", "superseded"), ("1:2", "emitting")]
 
@@ -270,7 +266,7 @@ def test_commits_happen_in_txid_order(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 30}), max_pending=2)
     first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
     backing.emit(topology, second, words(dog=2), "2")
-    with pytest.raises(NotItsTurn, match="txid 2 waits for txid 1"):
+    with refused("TX402", "txid 2", "txid 1"):
         backing.commit(topology, second, words(dog=2))
     assert backing.ledger.turn_of("word_count", 2) == 1
     assert backing.ledger.turn_of("word_count", 1) is None
@@ -297,7 +293,7 @@ def test_a_partition_whose_range_was_planned_behind_an_aborted_one_is_refused(ba
     second, third = backing.initialize(topology, "2"), backing.initialize(topology, "3")
     backing.ledger.abort("word_count", second.txid, "wrong")
     backing.emit(topology, third, words(dog=1), "3")
-    with pytest.raises(BrokenChain, match="txid 3 starts a at 20, committed is 10"):
+    with refused("TX407", "txid 3", "20", "committed", "10"):
         backing.commit(topology, third, words(dog=1))
 
 
@@ -307,7 +303,7 @@ def test_the_same_where_nothing_of_the_partition_is_committed_yet(backing: Any) 
     first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
     backing.ledger.abort("word_count", first.txid, "wrong")
     backing.emit(topology, second, words(dog=1), "2")
-    with pytest.raises(BrokenChain, match="txid 2 starts a at 10, committed is nothing"):
+    with refused("TX407", "txid 2", "10", "committed"):
         backing.commit(topology, second, words(dog=1))
 
 
@@ -326,7 +322,7 @@ def test_an_unpartitioned_batch_behind_an_aborted_one_is_refused(backing: Any) -
     first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
     backing.ledger.abort("word_count", first.txid, "wrong")
     backing.emit(topology, second, words(dog=1), "2")
-    with pytest.raises(BrokenChain, match="planned after txid 1, but txid None is the last committed"):
+    with refused("TX407", "planned", "txid 1", "committed"):
         backing.commit(topology, second, words(dog=1))
 
 
@@ -337,7 +333,7 @@ def test_abort_frees_the_records_and_the_run_plans_them_anew(backing: Any) -> No
     backing.emit(topology, first, words(dog=99))
     assert backing.ledger.abort("word_count", 1, "wrong").status is BatchStatus.ABORTED
     assert backing.ledger.abort("word_count", 1, "twice").status is BatchStatus.ABORTED
-    with pytest.raises(StaleAttempt, match="aborted"):
+    with refused("TX404", "aborted"):
         backing.commit(topology, first, words(dog=99))
     anew = backing.whole(topology, words(dog=1), "run")
     assert (anew.txid, anew.metadata) == (2, first.metadata)
@@ -467,7 +463,7 @@ def test_a_transactional_partition_read_differently_is_refused(backing: Any) -> 
     second = backing.attempt(batch)
     other = read_all(second)
     other["words"]["b"] = ReadPartition(10, "666")
-    with pytest.raises(Incomplete, match=r"partition 'b' was read differently: attempt 1:1 found .*'10'.*'666'"):
+    with refused("TX409", "partition", "'b'", "attempt 1:1", "'10'", "'666'"):
         backing.ledger.record_manifests([(second, manifest_of(topology, second, words(dog=1), streams=other))])
     backing.ledger.record_manifests([(second, manifest_of(topology, second, words(dog=1)))])
     assert backing.commit(topology, batch, words(dog=1)).applied
@@ -508,7 +504,7 @@ def test_partials_that_are_not_the_manifests_are_refused(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     batch = backing.initialize(topology, "run")
     backing.emit(topology, batch, words(dog=1))
-    with pytest.raises(Incomplete, match="the manifest says"):
+    with refused("TX408", "manifest"):
         backing.commit(topology, batch, words(dog=1, cat=1))
     assert backing.state("word_count") == {}
     assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
@@ -521,7 +517,7 @@ def test_partials_for_other_states_are_refused(backing: Any) -> None:
     backing.emit(topology, batch, words(dog=1))
     changed = word_count(LogSpout({"a": 10}))
     changed.streams["words"].group_by("word").persistent_aggregate(OpaqueState("more"), count=Count())
-    with pytest.raises(SchemaMismatch, match="state 'more' is new"):
+    with refused("TX601", "'more'"):
         backing.commit(changed, batch, {**words(dog=1), "more": []})
     assert backing.state("word_count") == {}
 
@@ -564,10 +560,10 @@ def test_a_batch_is_committed_once_however_often_it_is_asked(backing: Any) -> No
 def test_success_is_noted_once_and_only_after_the_commit(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     batch = backing.initialize(topology, "run")
-    with pytest.raises(TerminalError, match="txid 1 is planned, not committed"):
+    with refused("TX413", "txid 1", "planned", "committed"):
         backing.ledger.success("word_count", 1)
     backing.emit(topology, batch, words(dog=1))
-    with pytest.raises(TerminalError, match="txid 1 is emitted, not committed"):
+    with refused("TX413", "txid 1", "emitted", "committed"):
         backing.ledger.success("word_count", 1)
     backing.commit(topology, batch, words(dog=1))
     assert [backing.ledger.success("word_count", 1) for _ in range(2)] == [True, False]
@@ -578,7 +574,7 @@ def test_success_is_noted_once_and_only_after_the_commit(backing: Any) -> None:
 def test_a_committed_batch_is_not_aborted(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     backing.whole(topology, words(dog=1), "run")
-    with pytest.raises(TerminalError, match="txid 1 is committed, and what is committed stays"):
+    with refused("TX411", "txid 1", "committed"):
         backing.ledger.abort("word_count", 1, "wrong")
 
 
@@ -625,16 +621,16 @@ def test_an_unknown_txid(backing: Any, call: str) -> None:
         "commit": lambda: backing.commit(topology, unknown, NONE),
         "attempt": lambda: backing.attempt(unknown),
     }
-    with pytest.raises(UnknownName, match="topology 'word_count' has no txid 7"):
+    with refused("TX401", "'word_count'", "txid 7"):
         calls[call]()
 
 
 def test_an_unknown_topology_and_a_batch_without_attempt(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     head = backing.ledger.head("nobody", run("run"))
-    with pytest.raises(UnknownName, match="no topology 'nobody' is known"):
+    with refused("TX401", "'nobody'"):
         backing.ledger.plan(head, run("run"), {"streams": {}})
-    with pytest.raises(UnknownName, match="txid 1 has no attempt yet"):
+    with refused("TX401", "txid 1"):
         backing.ledger.newest_attempt(backing.initialize(topology, "run"))
 
 
@@ -678,7 +674,7 @@ def test_a_transactional_partition_may_not_be_left_out(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10, "b": 10}))
     assignment = backing.attempt(backing.initialize(topology, "run"))
     hole = {"unreadable": {"words": {"b": "broker down"}}, "streams": {"words": {"a": ReadPartition(10, "1")}}}
-    with pytest.raises(Incomplete, match="b of stream 'words' was left out, which only an opaque spout may do"):
+    with refused("TX408", "'words'"):
         backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, NONE, **hole))])
 
 
@@ -687,7 +683,7 @@ def test_an_attempt_that_could_read_nothing_fails(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}, kind=SpoutKind.OPAQUE))
     assignment = backing.attempt(backing.initialize(topology, "run"))
     hole = {"unreadable": {"words": {"a": "broker down"}}, "streams": {}}
-    with pytest.raises(PartitionUnreadable, match="nothing"):
+    with refused("TX201", "nothing"):
         backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, NONE, **hole))])
 
 
@@ -750,7 +746,7 @@ def test_one_source_per_topology_once_it_has_a_txid(backing: Any, change: str) -
         "identity": word_count(ListSpout(1)),
         "stream": two_streams(),
     }
-    with pytest.raises(SchemaMismatch, match="word_count"):
+    with refused("TX601", "word_count"):
         backing.ledger.register(changed[change], "jobs/job.py")
     backing.ledger.register(topology, "jobs/job.py")
 
@@ -764,7 +760,7 @@ def two_streams() -> Topology:
 def test_a_state_has_one_topology(backing: Any) -> None:
     backing.ledger.register(word_count(LogSpout({"a": 10})), "jobs/job.py")
     other = word_count(LogSpout({"a": 10}), "other", state=OpaqueState("word_count"))
-    with pytest.raises(SchemaMismatch, match="state 'word_count' belongs to topology 'word_count'"):
+    with refused("TX601", "'word_count'"):
         backing.ledger.register(other, "jobs/other.py")
 
 
@@ -862,7 +858,7 @@ def test_an_interval_that_another_txid_has_is_not_given_up(backing: Any, status:
         backing.ledger.record_manifests([(assignment, manifest_of(topology, assignment, words(dog=1)))])
         if status == "committed":
             backing.commit(topology, again, words(dog=1))
-    with pytest.raises(IntervalTaken, match=r"the records of txid 1, interval:.* are those of txid 2 by now"):
+    with refused("TX405", "txid 1", "interval", "txid 2"):
         backing.ledger.skip("word_count", 1, "poison")
     assert backing.ledger.head("word_count", of_day(1)).own.txid == 2
 
@@ -900,7 +896,7 @@ def test_the_same_key_with_other_parameters_is_refused(backing: Any) -> None:
     assert isinstance(batch, Batch)
     assert batch.metadata["parameters"] == {"top": 5}
     for other in (asking(6, "mine"), run("mine")):
-        with pytest.raises(TerminalError, match=r'it was planned with \{"top":5\}; run it with those'):
+        with refused("TX414", "planned", '"top"', "5"):
             initialize_transaction(backing.ledger, topology, other)
     assert initialize_transaction(backing.ledger, topology, asking(5, "mine")) == batch
 

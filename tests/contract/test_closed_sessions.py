@@ -12,11 +12,11 @@ from contract.test_closings import Finals
 from contract.test_keep_windows import rebuilds as rebuild_of
 from contract.test_restate import restate_of
 from contract.test_watermarks import Visits, at
+from refusals import refused
 
 from txbatch import session_window
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.rebuild import Swapped
-from txbatch.core.errors import ReadersBehind
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
@@ -232,7 +232,7 @@ def test_it_is_known_for_as_long_as_the_session_is_open(backing: Any) -> None:
     visits.counts("3", a=[10_110, 130])
     visits.counts("4", a=[155])
     assert shown(finals.reads("b")) == [[110, 110, 1, 4]]
-    with pytest.raises(ReadersBehind, match="topology 'finals' has read state 'visits' as it was before a rebuild"):
+    with refused("TX606", "'finals'", "'visits'", "rebuild"):
         backing.rebuilds.drop_past("visits")
     visits.counts("5", a=[400])
     assert {each.horizon for each in backing.retention.fold("visits", 4)} == {3}

@@ -9,11 +9,12 @@ import pytest
 from contract.test_restate import restate_of
 from contract.test_upstream import Exported
 from contract.test_watermarks import Days, Visits, at
+from refusals import refused
 from support import code, run
 
 from txbatch import Count, OpaqueState, StateSpout, Topology, window
 from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
-from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.errors import SchemaMismatch, TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.time_buckets import micros_of
@@ -239,9 +240,7 @@ def test_what_was_closed_before_the_horizon_comes_as_of_that(backing: Any) -> No
     visits.counts("5", a=[200])
     visits.counts("6", a=[210])
     assert {each.horizon for each in backing.retention.fold("visits", 5)} == {4}
-    with pytest.raises(
-        RecordsGone, match="cannot be read as of txid 3: retention has folded what it was before txid 4"
-    ):
+    with refused("TX205", "txid 3", "txid 4"):
         finals.plans("again", Restate(1, "the job was wrong"))
     assert finals.reads("b") == [(at(120), 1, 5)]
 
@@ -264,5 +263,5 @@ def test_a_field_that_closed_windows_do_not_have_is_named(backing: Any) -> None:
 
 
 def test_what_a_state_emits_is_what_is_known() -> None:
-    with pytest.raises(DefinitionError, match="emit='last' is neither 'changes', for what changes in it, nor 'final'"):
+    with refused("TX208", "emit='last'", "'changes'", "'final'"):
         StateSpout("visits", FIELDS, emit="last")

@@ -13,12 +13,13 @@ from contract.test_closings import Finals
 from contract.test_restate import restate_of
 from contract.test_upstream import JOB, Exported
 from contract.test_watermarks import Days, Visits, at, day
+from refusals import refused
 from support import LogSpout, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology, failpoints, session_window, window
 from txbatch.core.batch.transaction import Assignment, Batch, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
-from txbatch.core.errors import RecordsGone, TerminalError
+from txbatch.core.errors import TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.time_buckets import micros_of
@@ -287,7 +288,7 @@ def test_an_interval_that_is_earlier_than_what_left_is_refused_until_all_is_coun
     assert visits.leaves() == [(11 * 1440, 3, 8)]
     told = (
         r"visits: interval .* may count in windows that are gone: the windows of state 'visits' that begin before "
-        "2026-01-16 00:00 UTC have left it by retention; count all again, `txbatch rebuild visits"
+        "2026-01-16 00:00 UTC have left it by retention; bring the windows back by `txbatch rebuild visits"
     )
     with pytest.raises(TerminalError, match=told):
         visits.plans(2)
@@ -344,9 +345,7 @@ def test_what_read_all_before_windows_left_is_counted_again_no_more(backing: Any
     finals = Finals(visits)
     finals.reads("a")
     visits.leaves()
-    with pytest.raises(
-        RecordsGone, match="state 'visits': retention has let windows go since it was read as of txid 5"
-    ):
+    with refused("TX205", "'visits'", "windows", "txid 5"):
         finals.plans("again", restate_of(1).restate)
 
 
@@ -381,7 +380,7 @@ def test_what_is_looked_up_in_stays_until_the_batch_is_committed(backing: Any) -
     assert visits.waits() == "topology 'asks', whose open txid 1 reads all of the state"
     assert asks.commits(batch, "a")
     visits.leaves()
-    with pytest.raises(RecordsGone, match="retention has let windows go since it was read as of txid 5"):
+    with refused("TX205", "windows", "txid 5"):
         asks.plans("again", restate_of(1).restate)
     batch = asks.plans("b")
     assert len(asks.exports(batch, "b")) == 2

@@ -1,8 +1,8 @@
 """Late records by each policy, and the windows that close: golden cases in golden/late/ and golden/closed_windows/ (R25, R26).
 
 A case has a `window`, what `window` takes after the time, a policy `late`, and from when on its minutes count, `begin`. A step
-is a `batch`, a `restate` of a position, the batch of a day, `interval`, or `late`: another policy, which `says` why it is
-refused, and is then applied by a `rebuild` that reads these. It says which `watermark` a commit leaves, how many were late,
+is a `batch`, a `restate` of a position, the batch of a day, `interval`, or `late`: another policy, which is refused by a `code`
+and `names`, and is then applied by a `rebuild` that reads these. It says which `watermark` a commit leaves, how many were late,
 `found`, of which starts it `closes` windows, and which are `handed_on`: start, visits, and the txid that closed it; null:
 nothing is new. At the end there are `counts` by start, and rows `aside`: batch, time, and start. Of `streams` that are merged a
 batch has some.
@@ -21,12 +21,12 @@ import pytest
 from contract.test_closings import Finals
 from contract.test_restate import restate_of
 from contract.test_watermarks import DAY, Days, Minutes, Visits, at
+from refusals import refused
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology, window
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
-from txbatch.core.errors import SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.time_buckets import micros_of
@@ -143,7 +143,7 @@ class Told:
     def changes(self, step: Mapping[str, Any]) -> None:
         """Another policy is refused, and holds after a rebuild of all that was read."""
         self.visits = visits = self.defined(step["late"])
-        with pytest.raises(SchemaMismatch, match=step["says"]):
+        with refused(step["code"], *step["names"]):
             visits.planned(run("refused"), "a")
         rebuilds = self.backing.rebuilds
         rebuild = rebuilds.begin(visits.topology, "jobs/job.py", code("new"), "a test")

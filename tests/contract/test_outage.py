@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import refused
 from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
-from txbatch.core.errors import BrokenChain, NotItsTurn, TerminalError, UnknownName
+from txbatch.core.errors import BrokenChain
 from txbatch.core.protocol.coordinator import NothingNew
 
 PARTITIONS = [f"{number:02}" for number in range(16)]
@@ -146,25 +147,23 @@ def test_one_partitions_records_are_given_up_and_its_neighbours_count(backing: A
 def test_a_partition_that_cannot_be_given_up_alone_is_refused(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 20, "b": 20}))
     backing.initialize(topology, "1")
-    with pytest.raises(UnknownName, match="txid 1 reads no partition 'x'; it reads 'a', 'b'"):
+    with refused("TX401", "txid 1", "partition", "'x'", "'a'", "'b'"):
         backing.ledger.skip("word_count", 1, "poison", "x")
     assert partitions_of(backing.ledger.skip("word_count", 1, "poison", "words:a")) == {"a": (0, 10)}
     listed = word_count(ListSpout(10), "listed")
     backing.initialize(listed, "1")
-    with pytest.raises(
-        TerminalError, match="stream 'words' by no offsets of partitions: its records are given up together"
-    ):
+    with refused("TX416", "'words'", "offsets", "partitions"):
         backing.ledger.skip("listed", 1, "poison", "a")
 
 
 def test_neither_committed_nor_waiting_batches_are_skipped(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 40}), max_pending=2)
     backing.whole(topology, {"word_count": []}, "1")
-    with pytest.raises(TerminalError, match="what is committed stays"):
+    with refused("TX411", "committed"):
         skip(backing, 1)
     backing.initialize(topology, "2")
     backing.initialize(topology, "3")
-    with pytest.raises(NotItsTurn, match="txid 2 is open"):
+    with refused("TX402", "txid 2"):
         skip(backing, 3)
     assert [batch.status for batch in backing.ledger.head("word_count", run("4")).pending] == [BatchStatus.PLANNED] * 2
 
@@ -175,9 +174,7 @@ def test_an_aborted_batch_can_be_skipped_afterwards_unless_its_records_are_taken
     backing.ledger.abort("word_count", first.txid, "wrong")
     assert skip(backing, 1).txid == 2
     assert isinstance(backing.initialize(topology, "2"), NothingNew)
-    with pytest.raises(
-        TerminalError, match="starts a at 0, committed is 10: its records are those of a later txid by now; nothing"
-    ):
+    with refused("TX407", "committed", "10"):
         skip(backing, 1)
 
 

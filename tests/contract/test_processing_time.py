@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from contract.test_closings import Finals
 from contract.test_restate import restate_of
+from refusals import refused
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, window
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt
-from txbatch.core.errors import BadRecord, SchemaMismatch
+from txbatch.core.errors import SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.event_time import pin_watermarks
@@ -207,5 +208,5 @@ def test_a_batch_of_before_has_none_and_counts_in_no_window(backing: Any, clock:
     visits.commits(second, 1, "2")
     again = visits.planned(restate_of(1), "10:03")
     assert again.plan.planned_at is None
-    with pytest.raises(BadRecord, match="state 'visits': a key is null"):
+    with refused("TX306", "'visits'", "key", "null"):
         Visits(backing, clock).partials(None, 1, 1)

@@ -11,6 +11,7 @@ import pytest
 from contract.test_restate import restate_of
 from contract.test_rows import Rows
 from contract.test_upstream import JOB
+from refusals import refused
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology
@@ -171,7 +172,7 @@ def test_a_rebuild_brings_rows_back_which_is_no_change(kept: Pruned) -> None:
     assert kept.folds(5) == 5
     kept.counts(run("7"), "word 7")
     assert kept.reads("d") == [(7, None, "word 7")]
-    with pytest.raises(RecordsGone, match="retention has pruned rows since it was read as of txid 6"):
+    with refused("TX205", "rows", "txid 6"):
         kept.plans("again", Restate(3, "it was wrong"))
 
 
@@ -184,7 +185,7 @@ def test_what_had_gone_and_is_counted_again_after_a_rebuild_is_not_told_wrong(ke
     assert kept.folds(2) == 2
     kept.rebuilds({**SAME, 5: ["word 5"]})
     kept.counts(restate_of(2), "mended 2")
-    with pytest.raises(RecordsGone, match="position 2 of state 'kept' was counted again by txid 6 after a rebuild"):
+    with refused("TX205", "2", "'kept'", "txid 6", "rebuild"):
         kept.plans("c")
 
 
@@ -247,7 +248,6 @@ def test_rows_stay_while_an_open_batch_looks_them_up(kept: Pruned) -> None:
     assert asks.exports(batch, "a") == [1, 2, 3, 4]
     asks.commits(batch, "a")
     assert kept.folds(4) == 4
-    gone = "state 'kept': retention has pruned rows since it was read as of txid 4; what looks it up as of then"
-    with pytest.raises(RecordsGone, match=gone):
+    with refused("TX205", "'kept'", "pruned", "txid 4", "`txbatch abort`"):
         asks.plans("again", Restate(1, "it was wrong"))
     assert asks.exports(asks.plans("b"), "b") == [5]

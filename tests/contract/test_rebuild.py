@@ -8,13 +8,14 @@ from uuid import uuid4
 
 import pytest
 from contract.test_restate import NAME, Case, restate_of, words
+from refusals import refused
 from support import Keyed, ListSpout, LogSpout, code, manifest_of, run, word_count
 
 from txbatch import Count, Max, SpoutKind, Topology
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.corrections.rebuild import Behind, Rebuild, Swapped
-from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, StaleAttempt, TerminalError
+from txbatch.core.errors import StaleAttempt, TerminalError
 
 pytestmark = pytest.mark.rule("R23")
 JOB, NEW = "jobs/job.py", code("new")
@@ -85,7 +86,7 @@ def test_no_definition_is_changed_while_a_rebuild_runs(case: Case) -> None:
     rebuilding = Rebuilding(case)
     assert rebuilding.count(1, dog=1, cat=2)
     renamed = word_count(LogSpout({"a": 100}), number=Count(was="count"))
-    with pytest.raises(ChangeTooEarly, match=r"'word_count' cannot be changed now: rebuild 1 of .* runs"):
+    with refused("TX602", "'word_count'", "rebuild", "1"):
         case.ledger.change(renamed, JOB, "a test")
     case.ledger.change(case.topology, JOB, "nothing is another")
     assert rebuilding.count(2, dog=10)
@@ -107,7 +108,7 @@ def test_one_more_value_is_counted_for_all_history_while_batches_are_committed(c
     assert values(case) == {"dog": (11, "dog", 2), "cat": (2, "cat", 1), "emu": (5, "emu", 3)}
     contributed = case.backing.contributed(NAME, "count", "most")
     assert contributed[("dog",), 2, 2] == (10, "dog")
-    with pytest.raises(SchemaMismatch, match="value 'most' of state 'word_count' is gone"):
+    with refused("TX601", "'most'", "'word_count'"):
         case.initialize(run("4"))
     case.topology = rebuilding.topology
     of = run("4")
@@ -219,7 +220,7 @@ def test_one_rebuild_runs_and_whoever_calls_again_goes_on_with_it(case: Case) ->
 def test_what_is_read_in_part_is_not_counted(case: Case) -> None:
     rebuilding = Rebuilding(case)
     away = {"streams": {"words": {}}, "unreadable": {"words": {"a": "it is away"}}}
-    with pytest.raises(TerminalError, match="partition 'a' of stream 'words', which txid 1 read, cannot be read now"):
+    with refused("TX605", "partition", "'a'", "'words'", "txid 1"):
         rebuilding.offer(1, counted(), **away)
     assert rebuilding.progress == (0, 2)
 
@@ -250,7 +251,7 @@ def test_what_cannot_be_rebuilt_is_refused(backing: Any) -> None:
     case.counts("1", dog=1)
     with pytest.raises(TerminalError, match="say why all of it is counted again"):
         begin(case.topology, " ")
-    with pytest.raises(TerminalError, match="stream 'words' is non-transactional"):
+    with refused("TX604", "'words'"):
         begin(word_count(ListSpout(kind=SpoutKind.NON_TRANSACTIONAL)), "why")
-    with pytest.raises(SchemaMismatch, match="A rebuild reads again what the batches have read"):
+    with refused("TX601", "rebuild"):
         begin(word_count(ListSpout(kind=SpoutKind.OPAQUE)), "why")

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from refusals import refused
 from support import Keyed, ListSpout, LogSpout, run, word_count
 
 from txbatch import Count, Topology, TransactionalState
 from txbatch.core.batch.plan import Whole
 from txbatch.core.batch.transaction import Batch, BatchKind, Restate, Run
-from txbatch.core.errors import TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.decisions import Wait
 
@@ -95,7 +95,7 @@ def test_the_next_batch_neither_reads_again_nor_skips(case: Case) -> None:
 def test_a_restate_of_a_restate_means_its_position(case: Case) -> None:
     case.counts("1", dog=1)
     case.restates(1, "first", dog=2, cat=1)
-    with pytest.raises(TerminalError, match="txid 2 counts txid 1 again; restate txid 1"):
+    with refused("TX603", "txid 2", "txid 1", "restate"):
         case.initialize(restate_of(2))
     again = case.restates(case.ledger.batch(NAME, 2).position, "second", dog=5)
     assert [case.ledger.batch(NAME, txid).replaced_by for txid in (1, 2, 3)] == [2, 3, None]

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from contract.test_rebuild import Rebuilding
 from contract.test_restate import NAME, Case, restate_of, words
+from refusals import refused
 from support import LogSpout, run
 
 from txbatch import failpoints
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.merge import Add
 from txbatch.core.corrections.retention import SLICE_TXIDS, Retention, Slice
-from txbatch.core.errors import NotFoldable, TerminalError, TransientError, UnknownName
 from txbatch.core.state.keep import Keep
 
 pytestmark = pytest.mark.rule("R22")
@@ -62,7 +62,7 @@ def test_what_is_folded_is_restated_no_more(case: Case) -> None:
     for number in range(1, 4):
         case.counts(f"{number}", dog=1)
     folds(case, 2)
-    with pytest.raises(TerminalError, match="txid 2 is folded: contributions up to txid 2 are kept as one"):
+    with refused("TX603", "txid 2"):
         case.restates(2, dog=2)
     case.restates(3, dog=2)
     assert case.rows() == {"dog": (4, 4)}
@@ -124,7 +124,7 @@ def test_what_a_policy_keeps(backing: Any) -> None:
     backing.age(5, days=3)
     assert retention.wanted(NAME, Keep(days=2)) == 4  # the newest always stays
     for asked in (retention.policy, retention.horizon):
-        with pytest.raises(UnknownName, match="no topology 'nobody'"):
+        with refused("TX401", "'nobody'"):
             asked("nobody")
 
 
@@ -132,7 +132,7 @@ def test_no_past_is_folded_while_a_rebuild_counts_it(case: Case) -> None:
     for number in range(1, 4):
         case.counts(f"{number}", dog=1)
     rebuilding = Rebuilding(case)
-    with pytest.raises(TransientError, match="a rebuild counts what would be folded"):
+    with refused("TX706", "rebuild"):
         folds(case, 2)
     number, held = rebuilding.rebuild.number, kept(case).past(NAME, Keep(txids=1))
     assert (held.reached, held.wanted) == (0, 2)
@@ -157,6 +157,6 @@ def test_a_users_own_merge_cannot_be_folded(backing: Any) -> None:
     case = Case(backing, count=Flags())
     for number in range(1, 4):
         case.counts(f"{number}", dog=1)
-    with pytest.raises(NotFoldable, match="state 'word_count' merges 'count' by bits, a rule of its job's own"):
+    with refused("TX704", "'word_count'", "'count'"):
         folds(case, 2)
     assert (kept(case).horizon(NAME), len(backing.contributions(NAME))) == (0, 3)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from contract.test_restate import restate_of
+from refusals import refused
 from support import LogSpout, run
 
 from txbatch import AppendState, Topology
 from txbatch.core.batch.transaction import Batch, Run
-from txbatch.core.errors import DefinitionError, SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.direct.emitter import partials_of
 
@@ -106,10 +106,7 @@ def test_pruning_begins_and_ends_in_place(backing: Any) -> None:
     for number in range(1, 4):
         kept.counts(run(f"{number}"), "dog")
     pruned = Rows(backing, prune=True)
-    with pytest.raises(
-        SchemaMismatch,
-        match=r"rows of state .kept. go now when retention folds them. Put it back .* in place, with no record",
-    ):
+    with refused("TX601", "rows"):
         pruned.planned(run("4"))
     pruned.ledger.change(pruned.topology, "jobs/job.py", "they are many")
     pruned.counts(run("4"), "dog")
@@ -122,9 +119,7 @@ def test_pruning_begins_and_ends_in_place(backing: Any) -> None:
 
 @pytest.mark.parametrize("options", [{"contributions": False}, {"database": "warehouse"}])
 def test_what_keeps_no_contributions_cannot_be_pruned(options: dict[str, Any]) -> None:
-    with pytest.raises(
-        DefinitionError, match="state 'kept' keeps no contributions, by which retention knows what to prune"
-    ):
+    with refused("TX707", "'kept'"):
         AppendState("kept", prune=True, **options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import refusals
 from contract.test_closings import Finals
 from contract.test_keep_windows import KeepingDays, changes_of, four_again, four_hours
 from contract.test_keep_windows import rebuilds as rebuild_of
@@ -177,7 +178,7 @@ def test_a_reader_that_lags_and_asks_for_more_is_told_to_begin_anew(backing: Any
     rebuilds(visits, "shop", visits=Count(), more=Count())
     lags = Finals(visits, fields=MORE)
     backing.ledger.change(lags.topology, JOB, "it reads more")
-    with pytest.raises(RecordsGone, match=r"had no 'more' before rebuild \d+, .* txid 4 closed .*; `txbatch drop` the"):
+    with refusals.refused("TX205", "'more'", "rebuild", "txid 4", "`txbatch drop`"):
         lags.plans("b")
     assert Finals(visits, "anew", MORE).reads("a") == ALL_HOURS
 

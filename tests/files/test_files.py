@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from file_cases import FILES, FORMATS, Case, cases, told
 from read_files import read_parquet, read_text
+from refusals import refused
 
 from txbatch import IntervalSpout
-from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import parse_fields
 from txbatch.formats import options, text_lines
 from txbatch.formats.scan import Format, Times
@@ -37,10 +36,8 @@ def test_a_file_is_read_as_it_is_written_or_refused(case: Case) -> None:
     if case.rows is not None:
         assert read(case) == case.rows
     else:
-        with pytest.raises(BadRecord) as refused:
+        with refused(str(case.code), case.file, *case.names):
             read(case)
-        assert re.search(str(case.error), str(refused.value)), refused.value
-        assert case.file in str(refused.value)
 
 
 def test_every_file_is_a_case_and_every_case_a_file() -> None:

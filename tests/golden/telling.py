@@ -17,8 +17,9 @@
 | {"report": {...}}, {"query": {"a": 1, "zebra": null}} | what people see just then |
 
 A commit that `dies` does so in the last moment: where the state is apart, the warehouse has committed.
-Each may say what it `gives`, or that it is `refused`: the error, and what it `says`; then nothing may have changed. `plan`
-is the ranges that a batch got. After each step every invariant of `model.oracle` is checked.
+Each may say what it `gives`, or that it is refused: the `code` of the error and the values that its text `names` (see
+refusals.py); then nothing may have changed. `plan` is the ranges that a batch got. After each step every invariant of
+`model.oracle` is checked.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from model.ledgers import View
 from model.oracle import check
 from model.source import STREAM, Log, Size, Weights
 from model.story import Story, Work
+from refusals import refused
 from support import Keyed, ListSpout, run, word_count
 
 from txbatch import NonTransactionalState, OpaqueState, PartitionUnreadable, SpoutKind, Topology, TransactionalState
-from txbatch.core import errors
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Restate, Run, TransactionAttempt
 from txbatch.core.protocol.coordinator import NothingNew
@@ -124,8 +125,8 @@ class Told(Story):
         """One step, with what must come of it."""
         verb, self.step = next(name for name in step if hasattr(self, f"do_{name}")), step
         act, before = getattr(self, f"do_{verb}"), self.view.seen(self.name)
-        if "refused" in step:
-            with pytest.raises(getattr(errors, step["refused"]), match=step["says"]):
+        if "code" in step:
+            with refused(step["code"], *step["names"]):
                 act(step[verb])
             assert self.view.seen(self.name) == before, f"{step}: refused, and yet something changed"
         else:

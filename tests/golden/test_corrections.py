@@ -4,7 +4,7 @@ A case says what it counts (`values`, `keys`, `type` of the number, `remove`, `s
 `batch` and `restate` read records: "dog" is a one, "dog 5" a five, "dog -" a null, "-dog" takes the key away; by partition, where
 there are several, of which one may be "away". A step that is only planned (`later`) is carried out by `goes`. `shows` is what
 reports show then: per key the values and the txid; `as_of` what they showed after a txid, `corrected` what all up to a position
-amounts to today.
+amounts to today. A step with a `code` is refused, by a text that `names` these values.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from model.places import Place, Real, Twin
+from refusals import refused
 from sqlalchemy import Engine
 from support import LogSpout, manifest_of, read_all
 from support import code as code_of
@@ -25,7 +26,6 @@ from support import code as code_of
 import txbatch
 from txbatch import NonTransactionalState, OpaqueState, SpoutKind, Topology, TransactionalState
 from txbatch.core.batch.transaction import Batch, Restate, Run
-from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import coordinator
 from txbatch.direct.emitter import partials_of
 from txbatch.postgres.database.engine import connect
@@ -63,9 +63,9 @@ class Case:
 
     def tell(self, step: Step) -> None:
         """One step, with what must come of it."""
-        if "refused" in step:
+        if "code" in step:
             before = self.place.report(self.topology)
-            with pytest.raises(TxbatchError, match=step["refused"]):
+            with refused(step["code"], *step["names"]):
                 self.act(step)
             assert self.place.report(self.topology) == before
         else:

@@ -2,9 +2,9 @@
 
 A case says the `kind` of state, whether it commits `apart`, `fields`, `keys` and `values` (aggregator, input, options;
 by default a count per word; without keys it is one global value), the `stored` rows and `steps`: each applies a `batch`
-of partials as `txid` and names the rows expected afterwards, or the `error` and what it `says`: then nothing may have
-changed. `report` is what people see. With `remove`, a partial that is `removed` removes its key, and counts if it has
-values; a row that is `removed` is a tombstone, which reports do not show.
+of partials as `txid` and names the rows expected afterwards, or the `code` of the error and the values that its text
+`names`: then nothing may have changed. `report` is what people see. With `remove`, a partial that is `removed` removes its
+key, and counts if it has values; a row that is `removed` is a tombstone, which reports do not show.
 `rules` names the rules of the protocol that the case shows. The stories of whole batches are in protocol/, what restates
 make of values in corrections/, what operations per batch make of records in operations/, what batches make of sessions in
 sessions/, which tests/contract/test_sessions.py runs, when they are closed in closed_sessions/, which
@@ -26,11 +26,11 @@ from typing import Any
 
 import psycopg2
 import pytest
+from refusals import refused
 from sqlalchemy import Connection, Engine
 from support import ListSpout, code, manifest_of, record_batch, run, staged
 
 import txbatch
-from txbatch.core import errors
 from txbatch.core.aggregates.aggregator import PartialColumn, required
 from txbatch.core.aggregates.merge import Merge
 from txbatch.core.aggregates.merger import Merger
@@ -444,9 +444,9 @@ def check(path: Path, store: type[Store], database: str | None = None) -> None:
     expected = [typed(state.aggregate, row) for row in case["stored"]]
     for step in case["steps"]:
         batch = [typed(state.aggregate, row) for row in step["batch"]]
-        if "error" in step:
-            says = None if database else step["says"]  # a warehouse speaks of the state, not of its keys
-            with pytest.raises(getattr(errors, step["error"]), match=says):
+        if "code" in step:
+            names = () if database else step["names"]  # a warehouse names the state, not the keys
+            with refused(step["code"], *names):
                 state.apply(step["txid"], batch)
         else:
             state.apply(step["txid"], batch)

@@ -3,7 +3,8 @@
 A story says `why` it is told, which `rules` it shows, the `source` (partitions with so many records, a list of batches, or
 days), the kind of `spout` and `state`, whether the state is `apart` in another database, `max_pending`, its `steps` (see
 telling.py), and what to `expect` at its end: the report, in which each record of a partition is a digit 1, what is
-consumed, the batches with the attempt that counts, and the holes. A definition that is `refused` has no steps.
+consumed, the batches with the attempt that counts, and the holes. A definition that is refused has no steps, but a
+`code` and `names`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ import pytest
 from golden.telling import Told, batches, holes, topology_of
 from golden.together import Together
 from model.ledgers import MemoryView, PostgresView, View
-
-from txbatch.core import errors
+from refusals import refused
 
 STORIES = sorted((Path(__file__).parent / "protocol").glob("*.json"))
 told = pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
@@ -40,8 +40,8 @@ def test_there_are_enough_stories() -> None:
 @pytest.mark.parametrize("way", [Told, Together], ids=["singly", "together"])
 def test_story(path: Path, way: type[Told], view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     case = json.loads(path.read_text(encoding="utf-8"))
-    if "refused" in case:
-        with pytest.raises(getattr(errors, case["refused"]), match=case["says"]):
+    if "code" in case:
+        with refused(case["code"], *case["names"]):
             topology_of(case)
         return
     story = way(case, view, monkeypatch)
@@ -60,7 +60,7 @@ def test_most_stories_are_told_by_jobs_of_several(monkeypatch: pytest.MonkeyPatc
     jobs = dict[str, list[int]]()
     for path in STORIES:
         case = json.loads(path.read_text(encoding="utf-8"))
-        if "refused" not in case:
+        if "code" not in case:
             story = Together(case, MemoryView(), monkeypatch)
             story.tell_all(case["steps"])
             jobs[path.stem] = story.jobs

@@ -166,7 +166,7 @@ class Mixed(Counting):
         except RecordsGone as error:
             if "nothing was committed since" in str(error):
                 return None
-            if "nobody knows what changed" not in str(error):
+            if "the changes for earlier readers are unknown" not in str(error):
                 raise
             self.stuck.add(name)
             self.came_to["stuck"] += 1

@@ -106,7 +106,7 @@ def test_a_form_that_cannot_be_meant_is_refused_at_once(made: dict[str, Any]) ->
     for each in (empty, reversed_):
         assert each.endswith("is not one: give start before end")
     for each in (soon, day):
-        assert "is no interval; write one, whose end is not part of it: 2013-01-03/2013-01-05" in each
+        assert "is no interval; write an interval, with an exclusive end: 2013-01-03/2013-01-05" in each
     assert "those in it are 2024-01-02/2024-01-03" in parts
     assert parts.startswith(
         "TX118 (no retry helps): 2024-01-01T12:00/2024-01-03 (UTC) is not made of whole intervals of the schedule of days"

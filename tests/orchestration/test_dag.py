@@ -187,7 +187,7 @@ def test_the_page_says_which_dates_mean_which_days_and_what_an_empty_form_does(m
     assert "cut in the zone UTC. Runs are named after the interval's *end*" in page
     assert "its dates choose the intervals that *begin* between them, both included" in page
     assert "that is a run without tasks, which is green and counts nothing" in page
-    assert "its note says what came of it" in page
+    assert "its note has the txid and the counted records" in page
     assert "cut in the zone America/New_York" in made["new york"]
     assert made["new york of airflow"] == "America/New_York", "of Airflow's own class, which dags/flights.py has"
     assert made["description"] == "What is chosen, per word."

@@ -88,7 +88,7 @@ def test_a_run_counts_each_position_again_once_and_says_so(made: dict[str, Any])
         strict=True,
     ):
         assert told[0].startswith(why)
-    assert "these committed batches are counted again" in made["params"]["restate"]
+    assert "the run counts these committed batches again" in made["params"]["restate"]
     assert "To count a committed batch again" in made["page"]
     grown = "; of its source differs since: one (grown from 19 to 39 bytes); "
     grown += "its interval may have other records now: `txbatch verify days 1` tells"

@@ -50,15 +50,15 @@ CHANGES = [
     ),
 ]
 WAYS_OUT = (
-    'Put it back as it was; or `txbatch rebuild t --why "..."`: it counts all batches again by the new definition, while reports '
-    "go on; or define another topology, with states of other names, which counts beside this one all that the "
-    "source still has; or `txbatch drop t` and run it again: it counts all that the source still has, and its reports are empty "
-    "until then"
+    'Put the old definition back; or `txbatch rebuild t --why "..."`, to count all batches again by the new definition, while '
+    "reports go on; or define another topology, with states of other names: the new topology counts all records that the "
+    "source still has; or `txbatch drop t` and run t again: reports are empty until all records that the source still has are "
+    "counted"
 )
 NOTHING_COUNTED = "Nothing is counted yet: `txbatch drop t` and run it again"
 ENDS = {
     "registered": NOTHING_COUNTED,
-    "planned": NOTHING_COUNTED.replace(": ", ": put it back as it was; or "),
+    "planned": NOTHING_COUNTED.replace(": ", ": put the old definition back; or "),
     "committed": WAYS_OUT,
 }
 
@@ -148,7 +148,9 @@ def test_a_state_that_an_old_ledger_left_out_does_not_come_back_in_silence(engin
     counted(bench, "1", "2", "3")
     of_old(bench, "b")
     bench.ledger.register(of_states("a", "c"), "jobs/job.py")  # as it went on
-    with pytest.raises(SchemaMismatch, match=r"state 'b' is back, and has not counted txid 3\. Put it back as it was"):
+    with pytest.raises(
+        SchemaMismatch, match=r"state 'b' is back, and has not counted txid 3\. Put the old definition back"
+    ):
         bench.ledger.register(of_states("a", "b", "c"), "jobs/job.py")
     with pytest.raises(SchemaMismatch, match="state 'c' is gone"):
         bench.ledger.register(of_states("a"), "jobs/job.py")
@@ -210,7 +212,7 @@ def test_by_interval_or_not_is_kept(bench: Bench) -> None:
     bench.whole(words(dog=1))
     spout = LogSpout({"a": 1})
     spout.by_interval = True
-    with pytest.raises(SchemaMismatch, match="it reads by interval now, its batches were read in any order"):
+    with pytest.raises(SchemaMismatch, match="the source is read by interval now, the batches were read in any order"):
         bench.ledger.register(word_count(spout), "jobs/job.py")
 
 

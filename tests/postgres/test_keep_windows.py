@@ -113,7 +113,7 @@ def test_what_it_was_is_told_without_them_and_with_a_warning(backing: Postgres) 
     reader = HistoryReader(backing.engine)
     assert [row["window_start"] for row in reader.as_of("visits", 4)] == [at(180)]
     assert reader.told_without("visits", 4) == (
-        "as of txid 4 it is told without that: the windows of state 'visits' that begin before 2026-01-05 03:00 UTC have left "
+        "as of txid 4 these windows are missing: the windows of state 'visits' that begin before 2026-01-05 03:00 UTC have left "
         "it by retention"
     )
     assert reader.told_without("visits", 5) is None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from postgres_bench import Bench, words
+from refusals import refused
 from sqlalchemy import Engine, text
 from support import LogSpout, code, word_count
 
@@ -245,9 +246,7 @@ def test_a_job_that_defines_a_state_otherwise_is_told_so(bench: Bench, reports: 
     bench.whole(words(dog=3), "1")
     other = word_count(LogSpout({"a": 9}), most=Count())
     other.new_query_stream("words", "word string").state_query(other.aggregates[0], "word")
-    with pytest.raises(
-        SchemaMismatch, match="state 'word_count' is not as the job defines it, it has no value 'most' here"
-    ):
+    with refused("TX601", "'word_count'", "'most'", "`txbatch plan`"):
         reports.ask(other, "words", ["dog"])
     topology, spout = Topology("word_count"), LogSpout({"a": 9})
     spout.fields = "name string"

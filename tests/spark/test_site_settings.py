@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from refusals import refused
 
 from txbatch.core.errors import DefinitionError
 from txbatch.spark import site_settings
@@ -130,9 +131,7 @@ def test_a_setting_that_only_a_newer_spark_has_is_refused(site: SparkSession, mo
     known = {name: setting for name, setting in site_settings.by_name().items() if name != "spark.sql.caseSensitive"}
     monkeypatch.setattr(site_settings, "by_name", lambda: known)
     site.conf.set("spark.sql.caseSensitive", "false")
-    with pytest.raises(
-        DefinitionError, match=r"has a setting spark\.sql\.caseSensitive, which this txbatch does not know"
-    ):
+    with refused("TX807", "spark.sql.caseSensitive"):
         configured(site)
     site.conf.unset("spark.sql.caseSensitive")
     site.conf.set("spark.sql.catalog.lake.some", "a library's own")

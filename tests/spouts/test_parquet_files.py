@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import refusals
 from read_files import read_parquet
 
 from txbatch import IntervalSpout
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import parse_fields
-from txbatch.formats.parquet_schema import check
+from txbatch.formats.parquet_schema import WAY_OUT, check
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -99,7 +100,7 @@ def test_another_type_is_refused_with_both(tmp_path: Path, column: pa.Array, dec
         values(path, f"x {declared}")
     assert f"{path}: " in str(refused.value)
     assert complaint in str(refused.value)
-    assert "declare it as the files have it, or write the file anew" in str(refused.value)
+    assert WAY_OUT in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_times_of_int96(tmp_path: Path) -> None:
     assert not check(tmp_path, path.name, parse_fields("x timestamp")), "Spark cuts what is below a microsecond"
     odd = pa.array([1_767_268_800_000_000_001], pa.timestamp("ns"))
     path = write(tmp_path / "b.parquet", odd, use_deprecated_int96_timestamps=True)
-    with pytest.raises(BadRecord, match=r"b.parquet: a value of the column 'x' is no timestamp"):
+    with refusals.refused("TX301", "b.parquet", "column", "'x'", "timestamp"):
         values(path, "x timestamp")
     far = pa.array([datetime(9999, 12, 31, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     path = write(tmp_path / "c.parquet", far, use_deprecated_int96_timestamps=True)
@@ -133,14 +134,10 @@ def test_times_of_int96(tmp_path: Path) -> None:
 
 def test_a_column_that_is_missing_or_has_another_name(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", pa.array([1]), "unit_price")
-    with pytest.raises(
-        BadRecord, match=r"a.parquet: it has no column 'price', nor has a folder that name; it has 'unit_price'"
-    ):
+    with refusals.refused("TX303", "a.parquet", "column", "'price'", "'unit_price'"):
         values(path, "price bigint")
     path = write(tmp_path / "b.parquet", pa.array([1]), "Price")
-    with pytest.raises(
-        BadRecord, match=r"b.parquet: the column 'price' is declared, the file has 'Price'; names mind case"
-    ):
+    with refusals.refused("TX303", "b.parquet", "column", "'price'", "'Price'"):
         values(path, "price bigint")
 
 
@@ -171,7 +168,7 @@ def test_a_folder_column_is_read(tmp_path: Path, folder: str, declared: str, exp
 )
 def test_a_folder_column_that_is_not_read(tmp_path: Path, folder: str, declared: str) -> None:
     path = write(tmp_path / folder / "a.parquet", pa.array([1, 2]))
-    with pytest.raises(BadRecord, match=r"a.parquet: the folder's \w+='.*' is not read as \w+; declare it as string"):
+    with refusals.refused("TX303", "a.parquet"):
         values(path, declared + ", x bigint", tmp_path)
 
 
@@ -190,7 +187,7 @@ def test_damaged_pages_and_odd_codecs(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", column, compression="snappy")
     content = path.read_bytes()
     path.write_bytes(content[:100] + b"\xff" * 1_000 + content[1_100:])
-    with pytest.raises(BadRecord, match=r"a.parquet cannot be read \(.*; write it again"):
+    with refusals.refused("TX302", "a.parquet"):
         values(path, "x bigint")
     for codec in ("brotli", "lz4"):
         path = write(tmp_path / f"{codec}.parquet", column, compression=codec)
@@ -239,7 +236,7 @@ def test_a_name_of_a_column_that_is_not_utf8_is_a_damaged_file(tmp_path: Path, n
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x1": [1], "y1": [1]}), file, store_schema=False)
     file.write_bytes(file.read_bytes().replace(f"{name}1".encode(), f"{name}\xff".encode("latin-1")))
-    with pytest.raises(BadRecord, match=r"a\.parquet is no Parquet file, or is cut off \('utf-8' codec"):
+    with refusals.refused("TX302", "a.parquet", "Parquet", "'utf-8'"):
         values(file, "x1 bigint")
 
 
@@ -262,7 +259,7 @@ def test_a_text_that_is_no_utf8_is_named_by_file_column_and_row(tmp_path: Path, 
         return {"interval": [days[0].replace(day=day).isoformat() for day in interval], "files": {"a.parquet": 1}}
 
     spout.check_texts(plan(2, 3))
-    with pytest.raises(BadRecord, match=r"a\.parquet: the column 'name' is not UTF-8 in row 3; "):
+    with refusals.refused("TX304", "a.parquet", "column", "'name'", "UTF-8", "3"):
         spout.check_texts(plan(2, 4))
 
 
@@ -271,5 +268,5 @@ def test_a_text_of_a_day_is_named_as_well(tmp_path: Path) -> None:
     pq.write_table(pa.table({"day": days, "name": of_bytes(b"a", b"\xc3")}), tmp_path / "a.parquet")
     spout = IntervalSpout(tmp_path, "day date, name string", time="day", format="parquet")
     plan = {"interval": ["2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00"], "files": {"a.parquet": 1}}
-    with pytest.raises(BadRecord, match="the column 'name' is not UTF-8 in row 2"):
+    with refusals.refused("TX304", "column", "'name'", "UTF-8", "2"):
         spout.check_texts(plan)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from refusals import refused
 
 from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, ParquetFiles, SpoutKind, Stream, Topology
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
@@ -35,23 +36,23 @@ def test_every_record_is_one_row_by_its_batch() -> None:
 
 
 def test_a_state_takes_records_or_aggregates() -> None:
-    with pytest.raises(DefinitionError, match="persist them to a state such as AppendState"):
+    with refused("TX105", "AppendState"):
         stream().persist(OpaqueState("kept"))
-    with pytest.raises(DefinitionError, match="'kept' is an AppendState, which keeps records as they are: persist"):
+    with refused("TX107", "'kept'", "AppendState"):
         stream().group_by("word").persistent_aggregate(AppendState("kept"), count=Count())
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ("batch bigint", "column 'batch' is given twice; rename"),
-        ("Copy bigint", "column 'Copy' and 'copy' differ in case"),
-        ("txid bigint", "column 'txid' of state 'kept' is reserved; rename it"),
-        ("a string, prev_a string", "column 'prev_a' is given twice"),
+        ("batch bigint", ("TX102", "column", "'batch'", "twice")),
+        ("Copy bigint", ("TX102", "column", "'Copy'", "'copy'")),
+        ("txid bigint", ("TX102", "column", "'txid'", "'kept'")),
+        ("a string, prev_a string", ("TX102", "column", "'prev_a'", "twice")),
     ],
 )
-def test_fields_that_are_columns_already_are_named(fields: str, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_fields_that_are_columns_already_are_named(fields: str, told: tuple[str, ...]) -> None:
+    with refused(*told):
         stream(fields).persist(AppendState("kept"))
 
 
@@ -99,14 +100,14 @@ def test_wherever_a_batch_dies_it_is_one_file(point: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"files": "/lake/kept"}, "'/lake/kept' is no place for files; give ParquetFiles"),
-        ({"database": "warehouse"}, "the state is kept apart, in 'warehouse'"),
-        ({"prune": True}, "need its rows and contributions; keep both"),
-        ({"contributions": False}, "need its rows and contributions; keep both"),
+        ({"files": "/lake/kept"}, ("TX105", "'/lake/kept'", "ParquetFiles")),
+        ({"database": "warehouse"}, ("TX504", "'warehouse'")),
+        ({"prune": True}, ("TX107", "rows")),
+        ({"contributions": False}, ("TX107", "rows")),
     ],
 )
-def test_files_are_of_rows_that_stay(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_files_are_of_rows_that_stay(options: dict[str, Any], told: tuple[str, ...]) -> None:
+    with refused(*told):
         AppendState("kept", **{"files": ParquetFiles("/lake/kept"), **options})
 
 
@@ -116,5 +117,5 @@ def test_a_folder_is_one_states() -> None:
     words = stream()
     for name in ("one", "two"):
         words.persist(AppendState(name, files=ParquetFiles("/lake")))
-    with pytest.raises(DefinitionError, match="states 'one' and 'two' write their files into one folder, /lake; name"):
+    with refused("TX102", "'one'", "'two'", "/lake"):
         words.topology.check()

@@ -8,9 +8,9 @@ from functools import reduce
 from typing import Any
 
 import pytest
+from refusals import refused
 
 from txbatch import ApproxCountDistinct, DistinctSketch
-from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field
 
 
@@ -52,9 +52,7 @@ def test_equal_values_have_one_hash() -> None:
 
 @pytest.mark.parametrize("lg_k", [3, 15, 11.0, True, "11"])
 def test_how_many_hashes_are_kept(lg_k: Any) -> None:
-    with pytest.raises(
-        DefinitionError, match=r"lg_k is .*; give a whole number from 4 to 14, such as 11 for 2,048 hashes a key"
-    ):
+    with refused("TX105", "lg_k", "14", "11", "2,048", "key"):
         ApproxCountDistinct("v", lg_k=lg_k)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import SIMPLE_TYPES, Field, checked_name, checked_type, decimal_scale, parse_fields
@@ -80,13 +81,13 @@ def test_names_postgresql_keeps_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("", "key '' is not a name"),
-        ("a\0b", "must not be empty or hold U.0000"),
-        ("x" * 64, "has 64 bytes; PostgreSQL would cut the names made from it: use at most 63"),
-        ("ü" * 32, "has 64 bytes"),
-        ("日" * 22, "has 66 bytes"),
+        ("", ("TX101", "key", "''")),
+        ("a\0b", ("TX101", "U+0000")),
+        ("x" * 64, ("TX101", "64", "PostgreSQL", "63")),
+        ("ü" * 32, ("TX101", "64")),
+        ("日" * 22, ("TX101", "66")),
     ],
 )
-def test_names_it_would_not(name: str, says: str) -> None:
-    with pytest.raises(DefinitionError, match=says):
+def test_names_it_would_not(name: str, says: tuple[str, ...]) -> None:
+    with refused(*says):
         checked_name(name, "key")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from refusals import refused
 from support import run
 
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, TransactionAttempt
@@ -14,8 +15,6 @@ from txbatch.core.errors import (
     BrokenChain,
     IntervalNotOver,
     IntervalTaken,
-    LeaseHeld,
-    NotItsTurn,
     StaleAttempt,
     TerminalError,
 )
@@ -94,11 +93,11 @@ def test_who_may_start_an_attempt() -> None:
     check_attempt(PLANNED, run("r"))
     check_attempt(EMITTED, run("r"))
     check_attempt(replace(EMITTED, lease_live=False), run("other"))
-    with pytest.raises(LeaseHeld, match="t: txid 3 is being worked on by r; wait until it ends"):
+    with refused("TX403", "txid 3"):
         check_attempt(EMITTED, run("other"))
-    with pytest.raises(TerminalError, match="t: already committed as txid 3"):
+    with refused("TX411", "committed", "txid 3"):
         check_attempt(COMMITTED, run("r"))
-    with pytest.raises(TerminalError, match="t: txid 3 was aborted; run initialize_transaction again"):
+    with refused("TX412", "txid 3", "aborted", "initialize_transaction"):
         check_attempt(ABORTED, run("r"))
 
 
@@ -124,9 +123,9 @@ def test_a_commit_that_may_be_applied() -> None:
 
 
 def test_a_commit_before_its_time() -> None:
-    with pytest.raises(TerminalError, match="attempt 3:2 has no manifest yet; run emit_batch first"):
+    with refused("TX413", "attempt 3:2", "manifest", "emit_batch"):
         check_commit(replace(EMITTED, status=BatchStatus.PLANNED), ASSIGNMENT, None, 2, OFFSETS)
-    with pytest.raises(NotItsTurn, match="t: txid 3 waits for txid 1"):
+    with refused("TX402", "txid 3", "txid 1"):
         check_commit(EMITTED, ASSIGNMENT, 1, 2, OFFSETS)
     with pytest.raises(StaleAttempt):
         check_commit(ABORTED, ASSIGNMENT, None, 2, OFFSETS)
@@ -188,7 +187,7 @@ def test_success_and_abort() -> None:
         check_abort(batch)
         with pytest.raises(TerminalError, match=f"t: txid 3 is {batch.status}, not committed; clear the task commit"):
             check_success(batch)
-    with pytest.raises(TerminalError, match="txid 3 is committed, and what is committed stays"):
+    with refused("TX411", "txid 3", "committed"):
         check_abort(COMMITTED)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from refusals import refused
 from support import LogSpout, word_count
 
 from txbatch import OpaqueState, PartitionUnreadable, SpoutKind
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Restate, Run
-from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, UnknownName
+from txbatch.core.errors import BadRecord, DefinitionError, UnknownName
 from txbatch.core.protocol.restate import check_topology
 from txbatch.core.sources.spout import Metadata
 from txbatch.memory.application import MemoryApplication
@@ -113,7 +114,7 @@ def test_whole_or_not_at_all(case: Case) -> None:
     case.spout.lengths["b"] = 1
     assert [batch.txid for batch in case.runner.run(until_idle=True)] == [3]
     case.spout.away = ("b",)
-    with pytest.raises(PartitionUnreadable, match=r"partition 'b' of stream 'words' could not be read, and a restate"):
+    with refused("TX201", "partition", "'b'", "'words'", "restate"):
         case.restate(3)
     case.spout.away = ()
     assert [(batch.txid, batch.position) for batch in case.runner.run()] == [(4, 3)]
@@ -138,7 +139,7 @@ def test_a_restate_that_cannot_be_finished_keeps_no_batch_back(case: Case) -> No
 def test_the_reason_of_an_aborted_restate_shows_no_record(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """All readers may read reasons; only some may read records, in the quarantine and in errors of attempts."""
     case.spout.words["a"][0] = "secret"
-    with pytest.raises(BadRecord, match="secret"):
+    with refused("TX301", "secret"):
         case.restate(1)
     case.spout.words["a"] += ["dog"]
     case.spout.lengths["a"] += 1
@@ -174,7 +175,7 @@ def test_a_run_with_an_id_counts_a_position_again_once(case: Case) -> None:
 def test_what_is_folded_stays(case: Case) -> None:
     states = case.ledger.tables.states
     object.__setattr__(states["word_count"], "horizon", 1)
-    with pytest.raises(TerminalError, match="word_count: txid 1 is folded: contributions up to txid 1 are kept as one"):
+    with refused("TX603", "word_count", "txid 1"):
         case.restate(1)
     assert [batch.position for batch in case.restate(2)] == [2]
 
@@ -186,7 +187,7 @@ def test_what_is_folded_between_plan_and_commit_stays(case: Case) -> None:
     assert isinstance(batch, Batch)
     steps.emit_batch(batch, asked, case.application.emit)
     object.__setattr__(case.ledger.tables.states["word_count"], "horizon", 1)
-    with pytest.raises(TerminalError, match="is folded"):
+    with refused("TX603", "is folded"):
         steps.commit(batch, asked)
     assert case.counts() == {"dog": 2, "cat": 1, "emu": 1}
 
@@ -196,13 +197,11 @@ def test_a_spout_that_fails_is_named(case: Case) -> None:
         raise OSError("the source is away")
 
     case.spout.plan_again = plan_again  # type: ignore[method-assign]
-    with pytest.raises(TransientError, match="the coordinator of stream 'words' raised OSError: the source is away"):
+    with refused("TX209", "'words'"):
         case.restate(1)
 
 
 def test_a_state_without_contributions_names_rebuild() -> None:
     topology = word_count(Words({"a": ["dog"]}), state=OpaqueState("word_count", contributions=False))
-    with pytest.raises(
-        TerminalError, match=r"state 'word_count' keeps no contributions, .* `txbatch rebuild word_count --why"
-    ):
+    with refused("TX603", "'word_count'", "rebuild", "--why"):
         check_topology(topology)

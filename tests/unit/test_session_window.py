@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.stored import columns
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import DefinitionError
 from txbatch.core.protocol.bulk import reason_against
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.walks import one_for_one
@@ -100,7 +101,7 @@ def test_sessions_by_a_watermark_are_emitted_batch_by_batch() -> None:
 def test_a_null_time_is_refused() -> None:
     stream = stream_of((None, "x"), (DAY, "x"))
     stream.group_by(HALF_HOUR).persistent_aggregate(OpaqueState("s"), n=Count())
-    with pytest.raises(BadRecord, match=r"a key is null in \{'at': None, 'user': 'x', 'session_start': None\}"):
+    with refusals.refused("TX306", "key", "null", "'at'", "'user'", "'x'", "'session_start'"):
         run(stream.topology)
 
 

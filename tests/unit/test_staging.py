@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import refusals
 from support import LogSpout, word_count
 
 from txbatch import settings
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedFile, StagedState
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
+from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TransientError
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder, Staging, check_uri
 
@@ -77,11 +78,11 @@ def local(folder: AttemptFolder, name: str = "") -> Path:
 def test_a_file_of_another_shape_cannot_be_read(folder: AttemptFolder, content: str) -> None:
     for name in ("manifest.json", "error.json", "fence.json", "assignment.json"):
         local(folder, name).write_bytes(content.encode("latin1"))
-    with pytest.raises(Incomplete, match=r"manifest\.json cannot be read \(.{0,250}\); emit again"):
+    with refusals.refused("TX408", "manifest.json"):
         folder.read_manifest()
-    with pytest.raises(TransientError, match=r"fence\.json cannot be read \(.{0,250}\); emit again"):
+    with refusals.refused("TX811", "fence.json"):
         folder.read_heartbeat()
-    with pytest.raises(TransientError, match=r"assignment\.json cannot be read \(.{0,250}\); emit again"):
+    with refusals.refused("TX811", "assignment.json"):
         folder.read_assignment()
     assert folder.read_error() is None
 
@@ -122,9 +123,9 @@ def test_what_is_no_file_is_neither_read_nor_followed(folder: AttemptFolder, tmp
             local(folder, name).symlink_to(elsewhere)
         else:
             local(folder, name).symlink_to(local(folder, name))
-    with pytest.raises(Incomplete, match=r"manifest\.json cannot be read \(it is no regular file\); emit again"):
+    with refusals.refused("TX408", "manifest.json"):
         folder.read_manifest()
-    with pytest.raises(TransientError, match=r"fence\.json cannot be read \(it is no regular file\); emit again"):
+    with refusals.refused("TX811", "fence.json"):
         folder.read_heartbeat()
     assert folder.read_error() is None
     if kind == "folder":
@@ -188,7 +189,7 @@ def test_a_manifest_of_what_nobody_could_have_counted(folder: AttemptFolder, at:
         within = within[name]
     within[at[-1]] = value
     local(folder, "manifest.json").write_text(json.dumps(written))
-    with pytest.raises(Incomplete, match=r"manifest\.json cannot be read"):
+    with refusals.refused("TX408", "manifest.json"):
         folder.read_manifest()
 
 
@@ -270,7 +271,7 @@ def test_nothing_is_written_or_removed_through_a_link(staging: Staging, tmp_path
         lambda: staging.attempt(assignment()).write_assignment(assignment()),
         lambda: staging.supersede(assignment()),
     ):
-        with pytest.raises(TerminalError, match="is a symbolic link, which the staging area must not hold; remove it"):
+        with refusals.refused("TX815", "symbolic link"):
             call()
     assert list(precious.iterdir()) == []
 
@@ -323,7 +324,7 @@ def test_partials_that_are_no_file_or_longer_are_not_read(folder: AttemptFolder,
         path.unlink()
         os.mkfifo(path) if kind == "pipe" else path.mkdir()
         assert parquet.describe(folder, 0, aggregate).files == ()
-    with pytest.raises(Incomplete, match=r"partials/0/a\.parquet is not the file that the manifest describes; emit"):
+    with refusals.refused("TX408", "partials/0/a.parquet", "manifest"):
         list(parquet.read(folder, described))
 
 
@@ -335,9 +336,7 @@ def test_partials_behind_a_link_are_not_the_attempts(folder: AttemptFolder, tmp_
     assert sum(batch.num_rows for batch in parquet.read(folder, described)) == 1
     local(folder, link).rename(tmp_path / "moved")
     local(folder, link).symlink_to(tmp_path / "moved")
-    with pytest.raises(
-        Incomplete, match=r"partials/0/a\.parquet is not the file that the manifest describes; emit again"
-    ):
+    with refusals.refused("TX408", "partials/0/a.parquet", "manifest"):
         list(parquet.read(folder, described))
 
 
@@ -375,7 +374,7 @@ def test_partials_behind_a_link_are_not_the_attempts(folder: AttemptFolder, tmp_
 def test_a_place_that_others_do_not_see_is_refused(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(DefinitionError, match="is not a place that Spark and every task see alike; write file:///"):
+    with refusals.refused("TX806", "Spark", "///"):
         Staging(uri).check()
     assert list(tmp_path.iterdir()) == []
 
@@ -409,14 +408,14 @@ def test_a_place_that_cannot_be_written_to_or_cleared_is_told_in_our_words(
     for name in ("_write_json", "_read"):
         monkeypatch.setattr(AttemptFolder, name, forbidden)
     monkeypatch.setattr(type(folder.filesystem), "rm", forbidden)
-    with pytest.raises(TransientError, match=r"cannot be written to \(not yours\); see `txbatch doctor`"):
+    with refusals.refused("TX811", "`txbatch doctor`"):
         folder.write_assignment(assignment())
-    with pytest.raises(TransientError, match=r"manifest\.json cannot be read \(not yours\); emit again"):
+    with refusals.refused("TX811", "manifest.json"):
         folder.read_manifest()
-    with pytest.raises(TransientError, match=r"cannot be removed \(not yours\); see `txbatch doctor`"):
+    with refusals.refused("TX811", "`txbatch doctor`"):
         staging.remove("t", 1)
     staging.supersede(assignment(3))
-    assert "its driver could not be told that 1:3 took its place: not yours" in caplog.text
+    assert "the driver could not be stopped, although attempt 1:3 has replaced the attempt: not yours" in caplog.text
 
 
 def test_doctor_says_who_else_may_write_there(tmp_path: Path) -> None:
@@ -449,7 +448,7 @@ def test_doctor_says_whose_the_place_is(tmp_path: Path) -> None:
 def test_a_place_with_a_password_is_refused_without_showing_it(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TXBATCH_STAGING", uri)
     monkeypatch.setenv("TXBATCH_DATABASE_URL", "postgresql:///x")
-    with pytest.raises(DefinitionError, match="TXBATCH_STAGING has a password in it: write it without one") as refused:
+    with refusals.refused("TX806", "TXBATCH_STAGING", "password") as refused:
         settings.resolve()
     assert "SEC" not in str(refused.value)
 

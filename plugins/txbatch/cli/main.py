@@ -70,7 +70,7 @@ EPILOG = (
 Example:
   txbatch run jobs/sentences.py && txbatch query sentences how are
 
-`txbatch run --help` says more of a command. Read on in docs/: operate.md, jobs.md to write a job, reports.md for SQL."""
+`txbatch run --help` says more of a command."""
     if in_checkout()
     else """\b
 Example:

@@ -45,7 +45,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         if (more := len(each["changed"]) - FILES_SHOWN) > 0:
             click.echo(f"{each['what']}: and {more:,} more files; --json names all")
         if each["restate"]:
-            click.echo(f"{each['what']}: to count it as it is now: {each['restate']}")
+            click.echo(f"{each['what']}: count today's records instead: {each['restate']}")
 
 
 def _example(example: Mapping[str, Any]) -> str:

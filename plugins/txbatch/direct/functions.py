@@ -26,7 +26,9 @@ def called(what: str, function: Any) -> Any:
 
 def needs_spark(what: str, function: Any) -> NeedsSpark:
     """Return the error for an operation that needs Spark."""
-    return NeedsSpark(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
+    return NeedsSpark(
+        f"{what} {function!r} needs Spark; to run the topology in memory, write a Python function instead"
+    )
 
 
 def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> bool:

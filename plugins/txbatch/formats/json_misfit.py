@@ -25,7 +25,7 @@ _WORDS = {str: "a text", bool: "true or false", _Object: "an object", list: "an 
 _BLANKS = " \t\r\n"
 _TOO_DEEP = "is nested too deeply; let the writer flatten it"
 _ONE_LINE = "write each object on a line of its own"
-_FLATTEN = "a field holds one value, so let the writer flatten it"
+_FLATTEN = "a field holds a single value; let the writer flatten objects and arrays"
 
 
 def misfit(number: int, line: bytes, fields: Sequence[Field], options: Mapping[str, Any], error: Exception) -> Misfit:
@@ -165,7 +165,7 @@ def _way_out(value: Any, type_: str, wanted: type, options: Mapping[str, Any]) -
         )
     if type_ == "timestamp" and isinstance(value, _Number):
         return 'if it counts from 1970, say unit="s", "ms" or "us"'
-    return f"declare the field as it is written, not as {type_}"
+    return f"declare the type of the written value instead of {type_}"
 
 
 def _word(value: Any) -> str:

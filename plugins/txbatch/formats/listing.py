@@ -148,7 +148,7 @@ def check_owner(link: str, root: str, foreign_links: bool) -> None:
         return
     raise AmbiguousFiles(
         f"the link {link} leads out of {root} to {os.readlink(link)!r}, which another user owns than the link: remove it, or "
-        "give the spout foreign_links=True, if whoever writes there may read what the tasks may (docs/security.md)"
+        "give the spout foreign_links=True, if everybody who writes there may read the files of the tasks"
     )
 
 

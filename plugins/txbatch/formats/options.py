@@ -167,7 +167,7 @@ _ELSEWHERE = {
     "modifiedbefore": "it would leave records out",
     "ignorecorruptfiles": "it would leave records out",
     "ignoremissingfiles": "it would leave records out",
-    "maxcolumns": "a record has as many cells as there are fields",
+    "maxcolumns": "the number of cells is the number of fields",
     "maxcharspercolumn": "a cell may be as long as a record",
 }
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # What Spark unpacks without libraries of the machine.
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-WAY_OUT = "declare it as the files have it, or write the file anew"
+WAY_OUT = "declare the column of the files, or write the file again"
 _INTEGERS = {"smallint": "int16", "int": "int32", "bigint": "int64"}
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 

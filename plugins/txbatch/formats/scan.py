@@ -91,7 +91,7 @@ class Format:
         string = any((field.name, field.type) == (misfit.field, "string") for field in self.fields)
         by_time = self.times is not None and self.times.field == misfit.field
         kept = self.name == "csv" and not string and not by_time
-        quarantined = "; or declare the field a string and quarantine it (docs/topology.md#a-bad-cell)" if kept else ""
+        quarantined = "; or declare the field a string and quarantine it" if kept else ""
         return f"{quarantined}; or mend the file, then {ABORT}"
 
     def _columns(self, range_: Range, blocks: Iterator[Block]) -> tuple[list[str] | None, Iterator[Block]]:

@@ -45,13 +45,13 @@ def parse(strings: pa.Array, type_: str, options: Mapping[str, Any]) -> pa.Array
         return _dates(strings, options.get("date_format"))
     instants = _epochs(strings, options["unit"]) if options.get("unit") else _timestamps(strings, options)
     outside = pc.or_(pc.less(instants, _FIRST), pc.greater(instants, _LAST))
-    _refuse(outside, "is no timestamp: its year is not one of 0001 to 9999")
+    _refuse(outside, "is no timestamp: the year lies outside 0001 to 9999")
     return instants
 
 
 def _dates(strings: pa.Array, format_: str | None) -> pa.Array:
     parts = _parts(strings, "date", _DATE, format_)
-    _refuse(pc.starts_with(parts["date"], "0000"), "is no date: its year is not one of 0001 to 9999")
+    _refuse(pc.starts_with(parts["date"], "0000"), "is no date: the year lies outside 0001 to 9999")
     return _cast(parts["date"], pa.date32(), "is no date: the calendar has no such day")
 
 
@@ -98,7 +98,7 @@ def _epochs(strings: pa.Array, unit: str) -> pa.Array:
     digits = UNITS[unit]
     _refuse(pc.greater(pc.binary_length(fraction), digits), f"is no timestamp: it {_TOO_FINE}")
     micros = pc.binary_join_element_wise(whole, pc.utf8_rpad(fraction, digits, "0"), "")
-    beyond = f"is no timestamp: as unit={unit!r} its year is not one of 0001 to 9999"
+    beyond = f"is no timestamp: with unit={unit!r} the year lies outside 0001 to 9999"
     return _cast(micros, pa.int64(), beyond).cast(_INSTANT)
 
 

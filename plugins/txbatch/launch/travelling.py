@@ -24,10 +24,7 @@ from txbatch.core.topology.walks import on_the_way
 from txbatch.spark.process.shipped import own_folders, ship_by_value
 
 _SHOWN_MAX = 200
-_WAY = (
-    "make it within the function, or let the function import a module that the executors have installed "
-    "(docs/jobs.md#functions-travel)"
-)
+_WAY = "make it within the function, or let the function import a module that the executors have installed"
 
 
 def check_travelling(topology: Topology, job: Path) -> None:

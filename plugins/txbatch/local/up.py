@@ -50,7 +50,7 @@ TRY = {
 """,
     "flights": """\
   flights     in the UI: DAGs, flights, Trigger, Catch up 2013-01-01/2014-01-01, and empty the logical date: a year by one run;
-              or Trigger, Backfill; or, with a zone (see docs/flights.md):
+              or Trigger, Backfill; or, with a zone:
               AIRFLOW_HOME={airflow_home} .venv/bin/airflow backfill create --dag-id flights \\
                   --from-date 2013-01-01T00:00:00-05:00 --to-date 2013-01-10T00:00:00-05:00 --max-active-runs 8
 """,

@@ -39,12 +39,12 @@ def params(topology: Topology) -> dict[str, Param]:
     if CATCH_UP_PARAM in topology.parameters:
         return {}
     if not topology.by_interval:
-        what = "Go on until nothing is new, batch after batch, in this one run."
+        what = "Count batch after batch in this run, until nothing is new."
         return {CATCH_UP_PARAM: Param(False, type="boolean", title="Catch up", description=what)}
     what = (
-        "An interval (2013-01-03/2013-01-05, whose end is not part of it): each interval of the schedule in it that is not "
-        "committed yet is counted by this one run, and nothing else. What begins outside of the DAG's start and end date is left "
-        "out. It needs no logical date: empty it."
+        "An interval with an exclusive end, for example 2013-01-03/2013-01-05. This run counts each interval of the schedule "
+        "within the given interval, if not committed yet, and nothing else. Intervals that begin outside of the DAG's start and "
+        "end date are left out. Empty the logical date: the run needs none."
     )
     return {CATCH_UP_PARAM: Param(None, type=["null", "string"], maxLength=WHY_MAX, title="Catch up", description=what)}
 
@@ -108,7 +108,7 @@ def asked(topology: Topology, context: Context) -> Asked:
         whole = intervals.parse(given, result.zone_of(dag.timetable))
     except (ValueError, OverflowError) as error:
         raise InvalidArgument(
-            f"catch_up {given[:200]!r} is no interval; write one, whose end is not part of it: {_HOW}"
+            f"catch_up {given[:200]!r} is no interval; write an interval, with an exclusive end: {_HOW}"
         ) from error
     return Asked(*intervals.between_dates(intervals.split_interval(whole, dag), whole, dag))
 

@@ -91,7 +91,7 @@ def _refuse_placeholders(arguments: dict[str, Any]) -> None:
     for name, value in arguments.items():
         if value is ...:
             raise InvalidArgument(
-                f"topology_dag: {name}=... stands for a value; write one: {_EXAMPLES.get(name, 'see docs/jobs.md')}"
+                f"topology_dag: {name}=... stands for a value; write one: {_EXAMPLES.get(name, f'the value of {name}')}"
             )
 
 

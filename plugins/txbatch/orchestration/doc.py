@@ -17,29 +17,29 @@ CHOOSES_DATA = (
     "Chooses the data of this run: stored with its batch, which every retry and clear meets again. "
     "A run that has a batch is refused with another value."
 )
-_NOTE = "When a run is over, its note says what came of it: its txid, what it counted, or why there was nothing to do."
+_NOTE = "After a run, its note has the txid and the counted records, or the reason why nothing was done."
 _NO_DATES = (
-    "**To start a run**, trigger it with the form as it is: it counts what is new. Where nothing is, it is skipped, and its "
-    f"note says *nothing new*. {_NOTE}"
+    "**To start a run**, trigger the DAG with the form unchanged: the run counts new records. Without new records the run is "
+    f"skipped, and the note says *nothing new*. {_NOTE}"
 )
 _CATCH_UP = {
     True: (
         "**To catch up**, trigger one run with a whole range in `catch_up`, `2013-01-01/2014-01-01`, and empty the form's "
-        "logical date: it brings each interval of the schedule that is not committed yet to its commit, a txid each, in one "
-        "Spark application, beside scheduled runs and backfills. As in a backfill, what begins before the DAG's start date or "
-        "after its end date is left out. Retried or cleared it goes on where it was; a later run of such an interval says "
+        "logical date: the run commits each interval of the schedule that is not committed yet, a txid each, in one "
+        "Spark application, beside scheduled runs and backfills. As in a backfill, intervals before the DAG's start date or "
+        "after its end date are left out. If retried or cleared, the run continues; a later run of a committed interval says "
         "*already committed as txid n*."
     ),
     False: (
-        "**To catch up**, trigger one run with `catch_up`: it counts batch after batch, a txid each, in one Spark application, "
-        "until nothing is new. Retried or cleared it goes on where it was."
+        "**To catch up**, trigger one run with `catch_up`: the run counts batch after batch, a txid each, in one Spark "
+        "application, until nothing is new. If retried or cleared, the run continues."
     ),
 }
 _AGAIN = (
-    "**To count a committed batch again**, as its source and the job are now, trigger a run with its txid in `restate` and "
-    "the reason in `why`, and empty the form's logical date: after the DAG's end date, where it has one, Airflow makes a run "
-    "without tasks. It reads nothing else, whatever its dates are. Each batch named is counted again once, however "
-    "often the run is retried or cleared, and its note says *txid 9 restates txid 3*."
+    "**To count a committed batch again**, from the present source and by the present job, trigger a run with the txid in "
+    "`restate` and the reason in `why`, and empty the form's logical date: after the end date of a DAG, Airflow makes runs "
+    "without tasks. The run reads nothing else, on any date. Each named batch is counted again once, even if the run is "
+    "retried or cleared, and the note says *txid 9 restates txid 3*."
 )
 
 
@@ -53,8 +53,8 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
     """Return the doc_md of a topology's DAG, in Markdown. `schedule` is the DAG's."""
     topology = job.topology
     parts = [
-        f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction: however often it is retried, cleared or "
-        "triggered again, its records count as the table says.",
+        f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction. You can retry, clear or trigger a run "
+        "as often as you like: the table shows how often its records are counted.",
         _guarantees(topology),
         _per_batch(topology),
         _windows(topology),
@@ -82,7 +82,11 @@ def _per_batch(topology: Topology) -> str:
     """Describe all states with results of single batches, and the unit: interval or batch."""
     told = [f"**{_cell(row['state'])}** counts {row['counts']}." for row in guarantees(topology) if row["counts"]]
     each = "interval" if topology.by_interval else "batch"
-    told += [f"What these make of one {each} is counted exactly once; of others they know nothing."] if told else []
+    told += (
+        [f"The results of one {each} are counted exactly once, without the records of any other {each}."]
+        if told
+        else []
+    )
     return " ".join(told)
 
 

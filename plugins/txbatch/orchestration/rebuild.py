@@ -18,12 +18,11 @@ from txbatch.orchestration.operators import EmitBatchOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_DOC = """**{topology}** is counted again, all of it, by `{job}` as it is now, beside what counts. When that has
-caught up, one transaction swaps the two.
+_DOC = """All batches of **{topology}** are counted again by the present `{job}`, beside the present numbers. When the new numbers
+have caught up, one transaction swaps old and new numbers.
 
-Trigger it with `why`; the same words, while the job is the same, count nothing a second time. A task that is retried or cleared
-goes on where it was. `txbatch rebuild {topology} --status` says
-how far it is, `--cancel` forgets it; what it means stands in docs/operate.md, under *Rebuild*.
+Trigger the DAG with `why`. The same reason counts nothing a second time, while the job is the same. A task that is retried or
+cleared continues. `txbatch rebuild {topology} --status` shows the progress, and `--cancel` ends the rebuild.
 """
 
 

@@ -31,8 +31,8 @@ def params(taken: Collection[str]) -> dict[str, Param]:
     if {RESTATE_PARAM, WHY_PARAM, ACCEPT_PARAM} & {*taken}:
         return {}
     what = (
-        "Txids (3, 5) or an interval (2013-01-03/2013-01-05): these committed batches are counted again, and nothing else. "
-        "A single run needs no logical date: empty it."
+        "Txids (3, 5) or an interval (2013-01-03/2013-01-05): the run counts these committed batches again, and nothing else. "
+        "Empty the logical date: a single run needs none."
     )
     return {
         RESTATE_PARAM: Param(
@@ -43,13 +43,13 @@ def params(taken: Collection[str]) -> dict[str, Param]:
             type=["null", "string"],
             maxLength=WHY_MAX,
             title="Why",
-            description="Why they are counted again: kept with each of them.",
+            description="The reason for counting the batches again. Each batch keeps the reason.",
         ),
         ACCEPT_PARAM: Param(
             False,
             type="boolean",
             title="Without what is missing",
-            description="Count them without what is not there any more; else they stay as they are.",
+            description="Count the batches without missing records. If off, a batch with missing records stays unchanged.",
         ),
     }
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 ALL = "txbatch.gc"
-_DOC = """What {which} need not keep, by the policy in the job (`keep=Keep(days=90)`), is folded into one row per key. The numbers
-stay; what is folded can be asked for no more, and not be restated. Windows older than their state keeps them leave it
-(`keep_windows="90 days"`).
+_DOC = """Contributions of {which} that are older than the policy in the job (`keep=Keep(days=90)`) are folded into one row per
+key. The numbers stay. Folded batches have no history any more, and cannot be restated. If a state has `keep_windows="90 days"`,
+older windows leave the state.
 
-`txbatch gc --dry-run` tells what that would come to; what it means stands in docs/operate.md, under *Retention*.
+`txbatch gc --dry-run` shows the batches to be folded, and changes nothing.
 """
 
 

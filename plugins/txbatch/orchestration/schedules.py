@@ -19,7 +19,7 @@ _WAITED_FOR = f"{DAILY}: a source that is not ready for an interval is waited fo
 # What to write instead of a schedule without an interval for each run, by class name: the SDK has classes of its own.
 _INSTEAD = {
     "OnceTimetable": "schedule=None, and trigger one run with a logical date or a range to catch up",
-    "ContinuousTimetable": f"{DAILY}, as often as you like: the runs of this one are as long as the one before took",
+    "ContinuousTimetable": f"{DAILY}, with any cron expression: a run of ContinuousTimetable is as long as the run before",
     "AssetTriggeredTimetable": _WAITED_FOR,
     "AssetOrTimeSchedule": f"its timetable alone, {_WAITED_FOR}",
     "PartitionedAssetTimetable": _WAITED_FOR,

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 XCOM_KEY = "findings"
-_DOC = """**{topology}**, defined in `{job}`, is verified: {which} read again and compared with what is stored. It changes
-nothing.
+_DOC = """**{topology}**, defined in `{job}`, is verified: {which} read again and compared with the stored numbers. Nothing
+is changed.
 
-The task fails for what is DIFFERENT, UNVERIFIABLE or not counted at all; its log and the XCom `findings` name it. What each word
-means stands in docs/operate.md, under *Verify*; `txbatch verify {topology}` does the same from a shell.
+The task fails for batches that are DIFFERENT, UNVERIFIABLE or not counted at all. The log and the XCom `findings` name these
+batches. `txbatch verify {topology}` does the same from a shell.
 """
 
 

@@ -296,7 +296,9 @@ def _contradicted(told: Sequence[str]) -> str:
 
 
 def _of_state(compared: Compared) -> Finding:
-    restate = "it is not what its contributions amount to: it was changed by hand" if compared.different else None
+    restate = (
+        "the state differs from the sum of its contributions: rows were changed by hand" if compared.different else None
+    )
     return Finding(
         "state",
         compared.outcome,

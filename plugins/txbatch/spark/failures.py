@@ -25,6 +25,7 @@ from txbatch.core.errors import (
     TransientError,
     TxbatchError,
     WrongColumns,
+    error_of,
 )
 from txbatch.core.records.functions import is_of_record
 from txbatch.core.records.own_code import is_own
@@ -89,7 +90,9 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
         return problem if show else _unshown(problem)
     if state.startswith(("22", "P0001")):
         kind = OutOfRange if state in _OUT_OF_RANGE else BadRecord
-        return kind(_line(error) if show else f"{_condition(error)} in an expression of the job")
+        if show:
+            return error_of(_line(error), kind)
+        return kind(f"{_condition(error)} in an expression of the job")
     if state.startswith("42") and state != _PATH_NOT_FOUND:
         return InvalidExpression(f"{_line(error)}; mend the expression in the job")
     return SparkFailed(_line(error))

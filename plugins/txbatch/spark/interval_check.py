@@ -31,5 +31,5 @@ def refused(told: str, stream: Stream, records: DataFrame, which: str) -> Broken
     time, spout = str(getattr(stream.spout, "time", "")), type(stream.spout).__name__
     first = records.filter(which).selectExpr(f"cast(min({spark_name(time)}) as string)").collect()[0][0]
     whose = f"whose {time} is {first if stream.node.show_records else 'not shown'}" if first else f"without {time}"
-    why = "which is of no batch that was asked for; what emit_batch() returns must lie in the intervals of the plan"
+    why = "outside all requested batches; records of emit_batch() must lie in the intervals of the plan"
     return BrokenSpout(f"{told}: {spout} gave a record {whose}, {why}: mend the spout")

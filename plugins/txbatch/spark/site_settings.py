@@ -120,8 +120,8 @@ def _check_known(spark: SparkSession, given: Mapping[str, str]) -> None:
     for name in unknown:
         if _sql_conf(jvm).containsConfigKey(name):
             raise UnsafeSparkSetting(
-                f"Spark {spark.version} has a setting {name}, which this txbatch does not know: it may change what is counted; "
-                "leave it out of Spark's configuration, or install a txbatch that knows it"
+                f"Spark {spark.version} has a setting {name}, which this version of txbatch does not check, and which may "
+                f"change numbers; remove {name} from Spark's configuration, or install a newer txbatch"
             )
 
 

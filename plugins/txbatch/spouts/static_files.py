@@ -71,5 +71,5 @@ def _fingerprint(file: Path) -> dict[str, Any]:
 
 def _changed(planned: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     if planned["bytes"] == now["bytes"]:
-        return f"has as many bytes as when it was planned, {now['bytes']:,}, and others"
+        return f"has {now['bytes']:,} bytes, as when it was planned, with another content"
     return f"had {planned['bytes']:,} bytes when it was planned, now {now['bytes']:,}"

@@ -68,8 +68,8 @@ class ParquetFiles:
             done = any(self._written(aggregate, upstream) for _ in range(TRIES))
         except OSError as error:
             raise Unavailable(
-                f"state {aggregate.state.name!r}: {self.folder} cannot be written ({error}); what is committed stays so, and the "
-                "next run writes it"
+                f"state {aggregate.state.name!r}: {self.folder} cannot be written ({error}); committed rows stay, and the "
+                "next run writes the files"
             ) from error
         if not done:
             raise StateInUse(f"{self.folder}: others write the same batches just now; try again")
@@ -118,7 +118,7 @@ class ParquetFiles:
             return FolderState(**json.loads((self.folder / MARK).read_text()))
         except FileNotFoundError:
             if files:
-                raise self._not_ours("it has files, and no mark of whose they are") from None
+                raise self._not_ours(f"the folder has files, and no {MARK} that names their state") from None
             return None
         except (ValueError, TypeError) as error:
             raise self._not_ours(f"{MARK} cannot be read ({error})") from error
@@ -126,9 +126,11 @@ class ParquetFiles:
     def _check(self, mark: FolderState, now: FolderState, names: Sequence[str | None], known: KnownState) -> None:
         """Raise TerminalError for the mark of another state, or a mark no longer known to the ledger."""
         if mark.state not in names or mark.made != now.made:
-            raise self._not_ours(f"it has those of state {mark.state!r} of a topology that was made {mark.made}")
+            raise self._not_ours(f"the files are of state {mark.state!r} of a topology made {mark.made}")
         if mark.txid > known.txid:
-            raise self._not_ours(f"it has txid {mark.txid}, the ledger, which was set back, {known.txid}")
+            raise self._not_ours(
+                f"the files end at txid {mark.txid}, the ledger, which was set back, at txid {known.txid}"
+            )
 
     def _not_ours(self, why: str) -> TerminalError:
         return DatabasesDisagree(

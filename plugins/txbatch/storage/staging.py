@@ -328,7 +328,12 @@ def _end(folder: AttemptFolder, by: Assignment) -> None:
     try:
         folder.write_heartbeat(folder.superseded(str(by.attempt)))
     except OSError as error:
-        log.warning("%s: its driver could not be told that %s took its place: %s", folder.uri, by.attempt, error)
+        log.warning(
+            "%s: the driver could not be stopped, although attempt %s has replaced the attempt: %s",
+            folder.uri,
+            by.attempt,
+            error,
+        )
 
 
 @dataclass(frozen=True, slots=True)

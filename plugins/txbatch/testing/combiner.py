@@ -129,7 +129,7 @@ class _Check:
         given = deepcopy((left, right))
         made = self.aggregator.combine(left, right)
         if repr(given) != repr((left, right)):
-            self._fail(f"combine changes what it is given: of {given!r} it left {(left, right)!r}")
+            self._fail(f"combine changes its arguments: {given!r} became {(left, right)!r}")
         return made
 
     def _partial(self, what: str, partial: Any) -> Partial:

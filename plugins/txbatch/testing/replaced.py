@@ -103,14 +103,10 @@ def _described(spout: Spout) -> tuple[Any, ...]:
 
 def _feeder(stream: str, spout: Spout) -> Spout:
     if spout.parameters or (spout.by_interval and not isinstance(getattr(spout, "time", None), str)):
-        by = (
-            f"the parameters {', '.join(spout.parameters)}"
-            if spout.parameters
-            else "time, of a field that it does not name"
-        )
+        by = f"the parameters {', '.join(spout.parameters)}" if spout.parameters else "time, without a time field"
         raise MissingPart(
-            f"stream {stream!r}: {type(spout).__name__} reads by {by}; give a spout for it, spouts={{{stream!r}: ...}}, such as "
-            "FeederBatchSpout(fields, time=...)"
+            f"stream {stream!r}: {type(spout).__name__} reads by {by}; replace the spout by spouts={{{stream!r}: "
+            "FeederBatchSpout(fields, time=...)}}"
         )
     if isinstance(spout, PartitionedSpout):
         return FeederPartitionedSpout(spout.fields, kind=spout.kind, max_partitions=spout.max_partitions)

@@ -100,7 +100,9 @@ def _airflow() -> str:
 
 def _writable(staging: str) -> str:
     others = Staging(staging).check()
-    return "; ".join([staging, *(f"{other}, who may change what is committed from there" for other in others)])
+    return "; ".join(
+        [staging, *(f"{other}: may change staged files before a commit reads the files" for other in others)]
+    )
 
 
 def _runs(job: Job) -> None:

@@ -42,7 +42,7 @@ class ApproxQuantile(CombinerAggregator):
         what, (low, high) = f"ApproxQuantile of {input!r}", _ERRORS
         if not _is_number(quantile) or not 0 <= quantile <= 1:
             raise InvalidArgument(
-                f"{what}: the quantile is {quantile!r}; give one from 0 to 1, such as 0.5 for the median"
+                f"{what}: the quantile is {quantile!r}; give a number from 0 to 1, for example 0.5 for the median"
             )
         if not _is_number(error) or not low <= error <= high:
             raise InvalidArgument(f"{what}: error is {error!r}; give a relative error from {low} to {high}")

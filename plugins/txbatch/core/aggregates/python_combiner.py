@@ -209,14 +209,14 @@ class OwnCombiner(CombinerAggregator):
         if given.result is not None:
             return checked_array(given.result)
         if len(self.fields) > 1 or type(given).finish is not CombinerAggregator.finish:
-            raise MissingPart(f'{self.of}: say of what type its finish is, such as result = "double"')
+            raise MissingPart(f'{self.of} declares no type of the values of finish; add one, such as result = "double"')
         return None
 
     def _check_whole(self) -> None:
         given, base = type(self.given), CombinerAggregator
         for name in ("init", "combine"):
             if getattr(given, name) is getattr(base, name) and (name != "init" or given.init_of is base.init_of):
-                raise MissingPart(f"{self.of} defines no {name}; it has a partial of its own, so it needs one")
+                raise MissingPart(f"{self.of} declares a partial and defines no {name}; define {name}")
         try:
             self.zero()
         except BadRecord as error:
@@ -251,5 +251,5 @@ class ByPython(RowMerge):
 
     def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
         raise CannotAsk(
-            f"{self} is Python of the job, which PostgreSQL cannot run: ask the state as it is, or its changes"
+            f"{self} is Python of the job, and PostgreSQL cannot run Python: ask for the present state, or its changes"
         )

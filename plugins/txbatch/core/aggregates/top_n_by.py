@@ -87,8 +87,8 @@ class TopNBy(CombinerAggregator):
 
 
 _TOO_LONG = (
-    f" bytes together, more than the {ROW_BYTES_MAX} that TopNBy keeps of one; name others, or cut the long one in the job, "
-    "such as left(note, 500)"
+    f" bytes together, more than the {ROW_BYTES_MAX} that TopNBy keeps of a record; name other fields, or cut the long field in "
+    "the job, for example left(note, 500)"
 )
 
 

@@ -121,7 +121,7 @@ def check_same_partials(where: str, last: LastWriter, attempt: TransactionAttemp
     if digest != last.digest:
         raise StateDiffers(
             f"{where} holds what attempt {last.attempt} brought, attempt {attempt} brings something else: the source or the "
-            "job changed under its txid; put it back as it was and emit again"
+            "job changed under its txid; restore the source and the job, and emit again"
         )
 
 

@@ -53,7 +53,7 @@ def check_same(asked: Loaded, here: Loaded, given: Container[str], of: str) -> N
     if missing:
         raise JobDiffers(
             f"{what}; the job's files name {', '.join(missing)}, which Spark was not given: name what Spark needs in "
-            "TXBATCH_SPARK_ENVIRONMENT (docs/security.md), or read no such variable while the job is loaded"
+            "TXBATCH_SPARK_ENVIRONMENT, or read no such variable while the job is loaded"
         )
     raise JobLoadsDifferently(
         f"{what}; emit again, and if that helps not, let the job load alike each time: by no clock, no __name__, and by no "

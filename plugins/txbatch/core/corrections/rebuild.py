@@ -26,6 +26,9 @@ from txbatch.core.upstream.look_ups import live_states
 from txbatch.core.upstream.readers import check_changed
 from txbatch.core.upstream.upstream import UpstreamReader
 
+# The way on where no rebuild is possible.
+_BESIDE = "the new topology counts all records that the source still has"
+
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
@@ -164,7 +167,7 @@ def check_rebuild(topology: Topology, known: StoredTopology) -> None:
     if apart:
         raise CannotRebuild(
             f"state {apart[0]!r} is kept apart, and a rebuild swaps states of the ledger's own database only; define another "
-            "topology, with states of other names, which counts beside this one all that the source still has"
+            f"topology, with states of other names: {_BESIDE}"
         )
     for stream in topology.streams.values():
         if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
@@ -173,19 +176,17 @@ def check_rebuild(topology: Topology, known: StoredTopology) -> None:
         if state.name in known.states or any(each.state.name == state.name for each in topology.aggregates):
             raise CannotRebuild(
                 f"topology {name!r} looks up in its own state {state.name!r}, which a rebuild makes anew: what its batches found "
-                "there cannot be had again; define another topology, with states of other names, which counts beside it all "
-                "that the source still has"
+                f"there cannot be had again; define another topology, with states of other names: {_BESIDE}"
             )
     if found := "; ".join(source_changes(topology, known)):
         raise SchemaMismatch(
-            f"topology {name!r}: {found}. A rebuild reads again what the batches have read: put the source back as it was, or "
-            "define another topology, with states of other names, which counts beside this one all that the source still has"
+            f"topology {name!r}: {found}. A rebuild reads the source of its batches again: put the source back, or "
+            f"define another topology, with states of other names: {_BESIDE}"
         )
     if found := "; ".join(watermark_times(topology, known)):
         raise SchemaMismatch(
-            f"topology {name!r}: {found}. Which records of its batches are late is by the time that it had, and a watermark "
-            "never goes back: put it back as it was, or define another topology, with states of other names, which counts beside "
-            "this one all that the source still has"
+            f"topology {name!r}: {found}. The old time decides which records of its batches are late, and a watermark never "
+            f"goes back: put the old watermark back, or define another topology, with states of other names: {_BESIDE}"
         )
 
 

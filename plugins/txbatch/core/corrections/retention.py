@@ -76,7 +76,7 @@ class FoldableHistory:
             return f"rebuild {self.rebuild}, which counts what would be folded, to be swapped or cancelled"
         for reader, txid in sorted(self.readers.items()):
             if txid <= self.reached:
-                return f"topology {reader!r}, which has read its states as of txid {txid} and needs them until it has run again"
+                return f"topology {reader!r}, which has read states as of txid {txid}, to run again"
         position = self.reached + 1
         for txid, restated in self.pending.items():
             if restated == position:

@@ -174,7 +174,7 @@ def _told(counted: ReadPartition, now: ReadPartition | None) -> str:
     if now is None:
         return f"{counted.records:,} records were counted, now it is not there"
     if now.records == counted.records:
-        return f"{counted.records:,} records were counted, now there are as many, but others"
+        return f"{counted.records:,} records were counted, now other {now.records:,} records are there"
     return f"{counted.records:,} records were counted, now there are {now.records:,}"
 
 

@@ -204,7 +204,7 @@ def source_changes(topology: Topology, known: StoredTopology) -> Iterator[str]:
     """Yield the differences between the present sources and the batches' sources: streams, identity, order."""
     if topology.by_interval != known.by_interval:
         read = ("in any order", "by interval")
-        yield f"it reads {read[topology.by_interval]} now, its batches were read {read[known.by_interval]}"
+        yield f"the source is read {read[topology.by_interval]} now, the batches were read {read[known.by_interval]}"
     now = stream_definitions(topology.source, None)
     for name in sorted(known.streams.keys() - now.keys()):
         yield f"stream {name!r} is gone"

@@ -31,7 +31,7 @@ def check_definition(topology: Topology, job: str, known: StoredTopology) -> Non
         else f"{known.job} defines it already; if {job} is a second job, give its topology another name there. "
     )
     if found and not known.counted:
-        back = "" if known.txid is None else "put it back as it was; or "
+        back = "" if known.txid is None else "put the old definition back; or "
         raise SchemaMismatch(
             f"topology {name!r} is defined otherwise now: {changes}. {first}Nothing is counted yet: {back}"
             f"`txbatch drop {known.was or name}` and run it again"
@@ -84,11 +84,11 @@ def _has_apart(topology: Topology, known: StoredTopology) -> bool:
 def way_out(topology: str, *, apart: bool) -> str:
     """Return the ways out of a changed definition. If `apart`, a state is in another database, and a rebuild is no way out."""
     rebuild = (
-        f'or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, while reports go '
+        f'or `txbatch rebuild {topology} --why "..."`, to count all batches again by the new definition, while reports go '
         "on; "
     )
     return (
-        f"Put it back as it was; {'' if apart else rebuild}or define another topology, with states of other names, which counts "
-        f"beside this one all that the source still has; or `txbatch drop {topology}` and run it again: it counts all that the "
-        "source still has, and its reports are empty until then"
+        f"Put the old definition back; {'' if apart else rebuild}or define another topology, with states of other names: the new "
+        f"topology counts all records that the source still has; or `txbatch drop {topology}` and run {topology} again: "
+        "reports are empty until all records that the source still has are counted"
     )

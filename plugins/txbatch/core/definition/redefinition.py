@@ -209,7 +209,7 @@ def _renamed_told(found: Sequence[Redefinition]) -> str:
     if not gone:
         return ""
     was = gone[0] if len(gone) == 1 else "..."
-    return f'; where it is only called otherwise, say was="{was}", and it keeps what it has counted'
+    return f'; if only the name changed, say was="{was}" to keep the counted values'
 
 
 def widens(before: str, now: str) -> bool:

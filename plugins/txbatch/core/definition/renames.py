@@ -20,7 +20,7 @@ def topology_renamed(topology: Topology, known: StoredTopology, was: str) -> Red
     apart = sorted(f"{name!r} in database {state.database!r}" for name, state in known.states.items() if state.database)
     what = f"topology {topology.name!r} was {was!r}"
     if apart:
-        return NeedsRebuild(f"{what}, which state {apart[0]} knows it by: there it keeps that name")
+        return NeedsRebuild(f"{what}: the database of state {apart[0]} keeps the name {was!r}")
     return InPlace(what, RenameTopology(was))
 
 

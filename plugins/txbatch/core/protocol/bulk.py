@@ -264,7 +264,7 @@ def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | 
         other = min({*partitions, *ranges}, key=lambda each: (partitions.get(each) == ranges.get(each), each))
         what = f"{other!r} is {partitions.get(other)} there and {ranges.get(other)} in the plan of its batch"
         raise InvalidPlan(
-            f"{told} names other ranges than the plans that it was given: {one_line(what)}; return just theirs"
+            f"{told} names other ranges than the given plans: {one_line(what)}; return the ranges of the given plans"
         )
     return Ranges.from_json(fused)
 

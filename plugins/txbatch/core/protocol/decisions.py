@@ -54,7 +54,7 @@ class Adopt:
 class WaitReason(StrEnum):
     """Why a run waits for a batch."""
 
-    FULL = "as many batches as allowed are in flight, and this is the oldest"
+    FULL = "max_pending batches are in flight, and this batch is the oldest"
     TURN = "it is below the run's own, and another run looks after it"
     HELD = "another live run works on it"
 
@@ -102,7 +102,7 @@ def check_parameters(batch: Batch, run: Run) -> None:
         stored = canonical_json(batch.plan.parameters)
         raise OtherParameters(
             f"{batch.topology}: {run.name} asks for txid {batch.txid} with parameters {canonical_json(run.parameters)}, it was "
-            f"planned with {stored}; run it with those, or start a new run"
+            f"planned with {stored}; run txid {batch.txid} with the planned parameters, or start a new run"
         )
 
 

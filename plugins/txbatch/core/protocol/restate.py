@@ -59,7 +59,7 @@ def check_version(version: PositionVersion, restate: Restate) -> None:
         raise BatchAborted(f"{of} was aborted and counts nothing; its records are free: the next run counts them")
     if asked.status is not BatchStatus.COMMITTED:
         raise CannotRestate(
-            f"{of} is {asked.status}, not committed; abort it, and the next run reads what is there then"
+            f"{of} is {asked.status}, not committed; abort txid {asked.txid}, and the next run plans the records again"
         )
     if asked.kind is BatchKind.RESTATE:
         raise CannotRestate(f"{of} counts txid {asked.position} again; restate txid {asked.position}")
@@ -96,8 +96,8 @@ def check_whole(topology: Topology, version: PositionVersion, manifest: Manifest
             position = version.asked.position
             raise CannotRestate(
                 f"{topology.name}: txid {position} is counted again whole or not at all: {list_some(gone)} of stream {name!r} "
-                f"{'is' if len(gone) == 1 else 'are'} not there any more, and its interval had {_records(before)} then, "
-                f"{_records(now)} now. Restore what is missing; or count it as it is: "
+                f"{'is' if len(gone) == 1 else 'are'} not there any more, and the interval had {_records(before)} then, "
+                f"{_records(now)} now. Restore the missing files; or count the interval without the missing files: "
                 f"{restate_command(topology.name, position)} --accept-missing"
             )
 

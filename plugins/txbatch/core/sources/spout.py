@@ -339,7 +339,7 @@ class PartitionedCoordinator(BatchCoordinator):
             if not isinstance(name, str):
                 raise InvalidPlan(f"{of} is no string; name it '{name}'")
             if not name:
-                raise InvalidPlan(f"{of} has no name; give it one, even where it is the only partition")
+                raise InvalidPlan(f"{of} has no name; name each partition, also a single partition")
             if (size := len(name.encode(errors="surrogatepass"))) > PARTITION_BYTES_MAX:
                 cut = f"{type(self.spout).__name__}: partition {name[:80]!r}..."
                 most = f"the ledger's index takes at most {PARTITION_BYTES_MAX:,}"

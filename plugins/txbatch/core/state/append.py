@@ -62,7 +62,7 @@ def values_of(fields: Sequence[Field]) -> Mapping[str, CombinerAggregator]:
 def check_appends(state: Any) -> None:
     """Raise DefinitionError if a state takes no records."""
     if not isinstance(state, AppendState):
-        raise InvalidArgument(f"{state!r} takes no records; persist them to a state such as AppendState('name')")
+        raise InvalidArgument(f"{state!r} takes no records; persist records to an AppendState('name')")
 
 
 def check_aggregates(state: Any) -> None:

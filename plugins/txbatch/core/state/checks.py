@@ -26,9 +26,7 @@ def checked_table(state: State, table: str) -> NewValuesTable:
     of = f"state {state.name!r}: new_values_into({table!r})"
     schema, dot, name = str(table).partition(".")
     if not dot or "." in name:
-        raise InvalidArgument(
-            f"{of} names no table; write its schema and its name, such as 'audit.{state.name}_changes'"
-        )
+        raise InvalidArgument(f"{of} names no table; write schema and table, such as 'audit.{state.name}_changes'")
     if _OURS.fullmatch(schema):
         raise NameTaken(f"{of}: the schema {schema!r} is the ledger's or the server's; name one of your own")
     if state.database is not None:

@@ -86,7 +86,7 @@ def _article(word: str) -> str:
 def _check_aggregators(aggregate: PersistentAggregate) -> None:
     name = aggregate.state.name
     if not aggregate.aggregates:
-        raise MissingPart(f"state {name!r}: give at least one aggregate, such as count=Count()")
+        raise MissingPart(f"state {name!r}: no aggregate is given; add at least one, such as count=Count()")
     given: Mapping[str, object] = aggregate.aggregates
     for value, aggregator in given.items():
         if isinstance(aggregator, ReducerAggregator):

@@ -85,7 +85,7 @@ class GroupedStream(Generic[Grouped]):
         if combiners:
             raise OutOfPlace(
                 f"{self.stream.of('aggregate')}: {next(iter(reducers))} is a ReducerAggregator, {next(iter(combiners))} is none; "
-                "aggregate them one by one, and join what comes out"
+                "aggregate each alone, and join the results"
             )
         return self._reduce(reducers)
 
@@ -131,7 +131,7 @@ class GroupedStream(Generic[Grouped]):
     def _aggregate(self, name: str, aggregates: Mapping[str, CombinerAggregator], *, partitions: bool) -> Grouped:
         node = self._per_batch(name)
         if not aggregates:
-            raise MissingPart(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
+            raise MissingPart(f"{self.stream.of(name)}: no aggregate is given; add at least one, such as count=Count()")
         own = own_combiners(aggregates, show=self.stream.node.show_records)
         made = (batch_value(node, value, aggregator) for value, aggregator in own.items())
         fields = (*self.keys, *(Field(value.name, value.type) for value in made))

@@ -148,17 +148,17 @@ def check_keeps_windows(aggregate: PersistentAggregate) -> None:
     says = watermarks(aggregate.stream).values()
     if not says:
         raise InvalidRetention(
-            f"{of}: none of its windows closes, as its stream has no watermark; say with_watermark(..., late='drop') before it"
+            f"{of}: without a watermark of the stream, no window closes; say with_watermark(..., late='drop') before the state"
         )
     if aggregate.late == MERGE and not all(each.planned for each in says):
         raise InvalidRetention(
-            f"{of}: a late record would begin a window anew that has left, as late='merge' counts it; say "
-            "with_watermark(..., late='drop'), or late='side', which keeps late records as rows"
+            f"{of}: with late='merge', a late record would begin a left window again; say "
+            "with_watermark(..., late='drop'), or late='side' to keep late records as rows"
         )
     if not state.contributions:
         raise InvalidRetention(
-            f"{of}: without contributions nobody knows what is folded, and what may still be counted again; keep them, or delete "
-            "rows that are old yourself"
+            f"{of}: without contributions, folded batches cannot be told from batches that may be counted again; keep "
+            "contributions, or delete old rows yourself"
         )
 
 
@@ -177,7 +177,8 @@ def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
     for gone in _gone(asked.plan, left):
         raise WindowsGone(
             f"{asked.topology}: txid {asked.txid} may count in windows that are gone: {gone}, and were planned "
-            f'later than it; count its records as new ones, or all again: `txbatch rebuild {asked.topology} --why "..."`'
+            f"later than txid {asked.txid}; count the records of txid {asked.txid} as new records, or count everything again: "
+            f'`txbatch rebuild {asked.topology} --why "..."`'
         )
 
 
@@ -185,8 +186,8 @@ def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, 
     """TerminalError if an interval that comes after later intervals may count in windows that have left a state."""
     for gone in _gone(plan, left):
         raise WindowsGone(
-            f"{topology}: interval {interval} may count in windows that are gone: {gone}; count all again, "
-            f'`txbatch rebuild {topology} --why "..."`, which brings them back, and run it before the next `txbatch gc`'
+            f"{topology}: interval {interval} may count in windows that are gone: {gone}; bring the windows back by "
+            f'`txbatch rebuild {topology} --why "..."`, and count the interval before the next `txbatch gc`'
         )
 
 

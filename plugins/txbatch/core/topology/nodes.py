@@ -258,7 +258,9 @@ def batch_value(records: Records, name: str, aggregator: CombinerAggregator | Re
     if not isinstance(aggregator, CombinerAggregator):
         raise InvalidArgument(f"{of} is {aggregator!r}; give an aggregator, such as {name}=Count()")
     if aggregator.was or aggregator.since:
-        raise OutOfPlace(f"{of}: was and since are of a state's values; this value is of one batch: leave them out")
+        raise OutOfPlace(
+            f"{of}: was and since belong to values of a state; remove was and since from a value of one batch"
+        )
     partials = aggregator.columns_of(records.field)
     for column in partials if aggregator.where is not None else ():
         check_where(of, aggregator.where, column.aggregate)

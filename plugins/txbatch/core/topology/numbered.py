@@ -22,9 +22,7 @@ def numbered(node: Node, name: str) -> Numbered:
     of = f"stream {node.name!r}: numbered({name!r})"
     checked_name(name, f"{of}: field")
     if not isinstance(node.before if isinstance(node, Watermarked) else node, Source):
-        raise OutOfPlace(
-            f"{of}: it comes first, before any operation but a watermark: it counts records as they are read"
-        )
+        raise OutOfPlace(f"{of} stands behind an operation; number records first, before any operation but a watermark")
     if name.lower() in {field.name.lower() for field in node.fields}:
         raise NameTaken(f"{of}: there is a field {name!r} already; give the number another name")
     return Numbered(node.name, (*node.fields, Field(name, "bigint")), node)

@@ -162,6 +162,6 @@ def _value(of: str, state: PersistentAggregate, name: str) -> Field:
         return Field(name, aggregator.result_type(state.stream.field))
     except DefinitionError as error:
         raise WrongType(
-            f"{of}: value {name!r} is a {type(aggregator).__name__}, which no field can be; name others by fields=[...], and "
-            "ask this one by multi_get"
+            f"{of}: value {name!r} is a {type(aggregator).__name__}, which no field can be; name other values by "
+            f"fields=[...], and ask for {name!r} by multi_get"
         ) from error

@@ -72,7 +72,7 @@ def _on_sources(of: str, node: Node, place: int | None, says: Watermark) -> Node
             )
         case _:
             raise OutOfPlace(
-                f"{of}: it comes first, before any operation: its time is that of the records as they are read"
+                f"{of} stands behind an operation; put the watermark first, because it reads the time of source records"
             )
 
 
@@ -148,6 +148,6 @@ def watermarks_of(topology: str, nodes: Iterable[Node]) -> Mapping[str, Watermar
             if found.setdefault(stream, says) != says:
                 raise InvalidWindow(
                     f"topology {topology!r}: stream {stream!r} has two watermarks, {found[stream]} and {says}; the "
-                    "ledger keeps one of a stream: give its states one"
+                    "ledger keeps one watermark a stream: give all states of the stream the same watermark"
                 )
     return found

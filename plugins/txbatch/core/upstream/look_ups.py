@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from txbatch.core.topology.topology import Topology
 
 _THEN = (
-    "what looks it up as of then cannot be counted any more: of a batch that is not committed, `txbatch abort` it, and the next "
-    "run looks up as of now"
+    "look-ups as of then cannot be counted any more: if the batch is not committed, `txbatch abort` the batch, and the next run "
+    "looks up as of now"
 )
 
 

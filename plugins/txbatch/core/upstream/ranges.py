@@ -23,10 +23,12 @@ from txbatch.core.state.pruned import Spans, pruned_to
 ALL, NEW = "all", "new"
 # The column of a closed window beside the columns of reports: the txid of the closing batch.
 CLOSED_BY = "closed_by"
-ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
+ANEW = (
+    "`txbatch drop` the reading topology and run that topology again: the first batch then reads all rows of the state"
+)
 AS_READ = (
-    "of a batch that is not committed, `txbatch abort` it, and the next run reads what is there; one that is cannot be counted "
-    "again, and stays as it is"
+    "if the batch is not committed, `txbatch abort` the batch, and the next run reads the rows that are left; a committed batch "
+    "cannot be counted again, and stays unchanged"
 )
 
 
@@ -99,9 +101,9 @@ def check_kept(known: UpstreamState, range_: Metadata, way_out: str = ANEW) -> N
     for txid in filter(None, (range_["start"], range_["end"], *_lowest_between(known, range_))):
         replaced = replaced_with(known, txid)
         horizon = known.horizon if replaced is None else replaced.horizon
-        why = f"retention has folded what it was before txid {horizon}" if txid < (horizon or 0) else None
+        why = f"retention has folded batches before txid {horizon}" if txid < (horizon or 0) else None
         if replaced is not None and replaced.gone:
-            why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
+            why = f"the generation replaced by rebuild {replaced.rebuild} is deleted"
         if why:
             raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {way_out}")
     for txid in _lowest_since(known, range_):

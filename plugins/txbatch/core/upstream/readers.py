@@ -82,14 +82,14 @@ def _check_not_known(state: str, read: Iterable[UpstreamReader], looked: Iterabl
     for each in read:
         if each.state == state:
             raise ReadByOthers(
-                f"state {state!r} stays what it is while topology {each.topology!r} reads it: to change it all the same, "
-                f"`txbatch drop {each.topology}`, change this, and run that again"
+                f"state {state!r} stays unchanged while topology {each.topology!r} reads the state: to change {state!r} all the "
+                f"same, `txbatch drop {each.topology}`, change {state!r}, and run {each.topology!r} again"
             )
     for each in looked:
         if each.state == state:
             raise ChangeTooEarly(
-                f"state {state!r} stays what it is while an open batch of topology {each.topology!r} looks it up: let that "
-                f"end, or `txbatch abort` it, and try again; `txbatch batches {each.topology}` lists them"
+                f"state {state!r} stays unchanged while an open batch of topology {each.topology!r} looks up the state: end "
+                f"or `txbatch abort` the batch, and try again; `txbatch batches {each.topology}` lists the batches"
             )
 
 

@@ -125,7 +125,7 @@ class UpstreamCoordinator(PartitionedCoordinator):
         return self.spout.next_range(self.upstream, last)
 
 
-_AS_COUNTED = "a batch that read it then cannot be counted again, and stays as it is"
+_AS_COUNTED = "batches that read the state before cannot be counted again, and stay unchanged"
 
 
 def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream) -> None:
@@ -151,8 +151,8 @@ def check_known_windows(known: UpstreamState, range_: Metadata, upstream: Upstre
         return
     if (txid := upstream.counted_in_left(known.state, range_)) is not None:
         raise RecordsGone(
-            f"txid {txid} may have counted in windows of state {known.state!r} after a rebuild, which had left it before that: "
-            f"nobody knows what changed for who had read them; {ANEW}"
+            f"txid {txid} may have counted in windows of state {known.state!r} after a rebuild, although the windows had left "
+            f"before: the changes for earlier readers are unknown; {ANEW}"
         )
 
 
@@ -187,7 +187,7 @@ def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> Pe
         return defined(jobs, topology, state, columns)
     except TerminalError as error:
         raise CannotAsk(
-            f"state {state!r} merges {own}, which is Python of its job, and so what changed in it is known with that alone: "
+            f"state {state!r} merges {own}, which is Python of its job, so changes need the job, and the job cannot be loaded: "
             f"{error}"
         ) from error
 
@@ -199,7 +199,7 @@ def shown_columns(columns: Metadata) -> dict[str, str]:
 
 def reshaped(state: str, why: str) -> SchemaMismatch:
     """Return the error for reading a state with changed columns, for example with other types since a rebuild."""
-    return SchemaMismatch(f"state {state!r} cannot be read as it was: {why}; {AS_READ}")
+    return SchemaMismatch(f"state {state!r} cannot be read as before: {why}; {AS_READ}")
 
 
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:

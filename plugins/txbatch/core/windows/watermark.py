@@ -94,7 +94,7 @@ def checked_late(of: str, late: str) -> str:
     """Return what happens to late records; DefinitionError for an unknown value."""
     if late not in (MERGE, DROP, SIDE):
         raise InvalidWindow(
-            f"{of}: late={late!r} is neither 'merge', by which late records count like all others, nor 'drop', nor 'side', which "
-            "keeps them as rows"
+            f"{of}: late={late!r} is no policy for late records; say 'merge' to count late records, 'drop' to leave late records "
+            "out, or 'side' to keep late records as rows"
         )
     return late

@@ -175,8 +175,8 @@ def owned(connection: Connection, state: str, database: str, ledger: str, topolo
         )
     if stored["topology"] != topology:
         raise SchemaMismatch(
-            f"{where(state, database)} belongs to topology {stored['topology']!r}; name another state, or, if that topology is "
-            f"no more, `txbatch drop {stored['topology']} --database {database}` drops what it left there"
+            f"{where(state, database)} belongs to topology {stored['topology']!r}; name another state, or, if topology "
+            f"{stored['topology']!r} is gone, drop its tables there: `txbatch drop {stored['topology']} --database {database}`"
         )
     if stored["ledger"] != ledger:
         raise SchemaMismatch(

@@ -165,7 +165,7 @@ class _Versions:
         if stored is None:
             return "it is new"
         if not stored.contributions:
-            return "it keeps no contributions: what it has of single batches is not known"
+            return "the state keeps no contributions, so the shares of single batches are unknown"
         found = self.connection.execute(query("horizon_of"), {"state": state}).scalar_one()
         return f"what it has of txids up to {found} is folded" if min(self.txids, default=found + 1) <= found else None
 

@@ -208,8 +208,8 @@ def _dependents_told(state: str) -> Iterator[None]:
     except DependentObjectsStillExist as error:
         told = (error.diag.message_detail or "").replace("\n", "; ")
         raise ReadByOthers(
-            f"report.{pg_name(state)} changes its columns, and others depend on them: {told}; drop these, and make them anew "
-            "after the rebuild"
+            f"report.{pg_name(state)} changes its columns, and views of your own depend on these columns: {told}; drop "
+            "your views, and recreate your views after the rebuild"
         ) from error
 
 

@@ -83,7 +83,7 @@ _RIGHTS = {
     "function": "EXECUTE",
 }
 # How rights are granted that the ledger's owner cannot grant.
-BY_AN_ADMINISTRATOR = "and an administrator what is on a database, by the same with `--create` (docs/database.md)"
+BY_AN_ADMINISTRATOR = "and an administrator what is on a database, by the same with `--create`"
 _BAD_RECORD: dict[str, tuple[type[BadRecord], str]] = {
     "22003": (OutOfRange, "a value is out of range"),
     "22007": (OutOfRange, "a date or time that PostgreSQL cannot store"),

@@ -13,8 +13,8 @@ MARK = {"txbatch.session": "on"}
 _MARKED = "SELECT current_setting('txbatch.session', true) IS NOT NULL"
 _REFUSED = re.compile(r"unsupported startup parameter|RDS Proxy")
 _WAY_OUT = (
-    "txbatch holds names by its sessions and gives them their settings, and no retry helps: name the host and the port of "
-    "PostgreSQL itself (docs/database.md#poolers)"
+    "txbatch holds names by its sessions and gives sessions their settings, and no retry helps: name the host and the port of "
+    "PostgreSQL itself"
 )
 
 

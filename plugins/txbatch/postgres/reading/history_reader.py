@@ -65,8 +65,8 @@ class HistoryReader(LedgerReader):
         later = _NOW if found["newest"] == found["then"] else "ask as of the next txid"
         raise PastNotKept(
             f"state {state!r}: at {at.isoformat()} reports showed what rebuild {found['rebuild']} had counted anew, with no "
-            f"batch since, which no txid stands for: {later}; as of txid {found['then']} is what they showed before "
-            f"{found['swapped_at'].isoformat()}"
+            f"batch since, which no txid stands for: {later}; reports before {found['swapped_at'].isoformat()} are those as of "
+            f"txid {found['then']}"
         )
 
     def as_of(
@@ -148,7 +148,7 @@ class HistoryReader(LedgerReader):
         return (
             None
             if left is None or left.txid <= txid
-            else f"as of txid {txid} it is told without that: {left.describe(state)}"
+            else f"as of txid {txid} these windows are missing: {left.describe(state)}"
         )
 
     def restatements(self, topology: str, limit: int = 20) -> Rows:
@@ -186,7 +186,7 @@ class HistoryReader(LedgerReader):
             return defined(self.jobs, stored["topology"], state, columns)
         except TerminalError as error:
             raise CannotAsk(
-                f"state {state!r} merges {rule}, which is Python of its job: what it was is told with that alone: {error}; "
+                f"state {state!r} merges {rule}, which is Python of its job, and the job cannot be loaded: {error}; "
                 f"`txbatch why {state} KEY` and report.{changes_name(state)} have what each batch contributed"
             ) from error
 

@@ -53,8 +53,8 @@ def look_up(
 
 def _differs(state: str, how: str) -> SchemaMismatch:
     return SchemaMismatch(
-        f"state {state!r} is not as the job defines it, {how}: ask by the job that it is counted by, or let `txbatch plan` of "
-        "this job say what brings the state to it"
+        f"state {state!r} differs from the definition in the job, {how}: ask by the job that counts the state, or run "
+        "`txbatch plan` of this job for the way to the new definition"
     )
 
 
@@ -85,9 +85,8 @@ def _keys(connection: Connection, state: str) -> dict[str, str]:
     found = connection.execute(query("report_functions"), {"names": [getter_name(state)]}).mappings().first()
     if found is None:
         raise UnknownName(
-            f"no state {state!r} can be asked here, as report.{getter_name(state)} is not there; `txbatch status` lists the "
-            "states: one that is kept in another database is asked there, one that an earlier version made once its job has run "
-            "again"
+            f"no state {state!r} can be asked here, because report.{getter_name(state)} is not there; `txbatch status` lists the "
+            "states: ask for a state of another database there, and run the job of a state of an earlier version first"
         )
     return dict(found["columns"] or [])
 

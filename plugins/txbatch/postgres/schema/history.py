@@ -52,7 +52,7 @@ class StateHistory:
         moment = Moment("v.txid <= $1", "<= $1")
         folded = self._folded(self._touched("$1"), [self._not_replaced("<= $1")], self._changed("<= $1"), moment.holds)
         body = self._body("r.txid <= $1", folded, moment)
-        return self._dated("as_of", body, "as reports showed them when this txid was the newest committed")
+        return self._dated("as_of", body, "as in reports when this txid was the newest committed txid")
 
     def corrected(self) -> Function:
         """Return the function for the total of all positions up to a txid, in the current versions."""

@@ -28,9 +28,12 @@ _BATCH = {
         "lower(b.data_interval)",
         "Begin of the time the batch covers; null where batches are not by time",
     ),
-    "interval_end": ("upper(b.data_interval)", "End of that time, which is not part of it"),
-    "position": ("c.position", "Whose place the batch takes: its own, or the txid that it restates"),
-    "replaced_by": ("b.replaced_by", "The restate that counts in its place; null: this counts"),
+    "interval_end": (
+        "upper(b.data_interval)",
+        "End of the time the batch covers, exclusive; null where batches are not by time",
+    ),
+    "position": ("c.position", "The place the batch counts in: its own txid, or the restated txid"),
+    "replaced_by": ("b.replaced_by", "The txid of the restate that counts instead; null while this batch counts"),
 }
 _MARKS = {
     "removed": ("c.removed", "Whether the batch dropped the value before it"),

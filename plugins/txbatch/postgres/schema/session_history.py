@@ -18,7 +18,7 @@ class SessionHistory(StateHistory):
 
     def as_of(self) -> Function:
         body = self._known_rows(rows_at(self.aggregate, self._sessions, "$1"))
-        return self._dated("as_of", body, "as reports showed them when this txid was the newest committed")
+        return self._dated("as_of", body, "as in reports when this txid was the newest committed txid")
 
     def corrected(self) -> Function:
         body = self._known_rows(rows_corrected(self.aggregate, self._sessions, "$1"))

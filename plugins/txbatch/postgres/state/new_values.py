@@ -107,7 +107,7 @@ def check_rights(connection: Connection, aggregate: PersistentAggregate) -> None
         raise PermissionDenied(
             f"table {table} of new values: {other.what} is owned by {other.role!r}, of which the writer {other.writer!r} is no "
             f"member, and would run with the writer's rights in each commit: ALTER {other.what} OWNER TO the writer, or name "
-            "another table (docs/security.md)"
+            "another table"
         )
 
 

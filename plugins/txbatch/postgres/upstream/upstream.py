@@ -144,9 +144,7 @@ def known(connection: Connection, state: str) -> UpstreamState:
     check_dated(state, row["database"], contributions=row["contributions"])
     versions = {"name": f"report.{pg_name(versions_name(state))}"}
     if not connection.execute(query("relation_exists"), versions).scalar_one():
-        raise CannotAsk(
-            f"state {state!r} was made by an earlier version; what changed in it can be asked once its job has run again"
-        )
+        raise CannotAsk(f"state {state!r} was made by an earlier version; to ask for its changes, run its job again")
     given = {"state": state, "topology": row["topology"]}
     found = connection.execute(query("upstream_replaced"), given)
     replaced = [
