@@ -222,7 +222,7 @@ class MemoryLedger:
         with self.transaction() as tables:
             now = tables.batch(assignment.topology, assignment.attempt.txid)
             try:
-                fence.check_fence(now, assignment)
+                fence.check_fence(now, assignment.attempt, assignment.token)
             except StaleAttempt:
                 return False
             self._lease(tables, now)
@@ -251,7 +251,7 @@ class MemoryLedger:
 
     def _recorded(self, tables: Tables, assignment: Assignment, manifest: Manifest) -> Batch:
         now = tables.batch(assignment.topology, assignment.attempt.txid)
-        fence.check_fence(now, assignment)
+        fence.check_fence(now, assignment.attempt, assignment.token)
         check_manifest(manifest, assignment)
         earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
         missing = now.restate is not None and now.restate.accept_missing

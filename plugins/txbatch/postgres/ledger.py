@@ -240,7 +240,7 @@ class PostgresLedger:
 
     def _recorded(self, connection: Connection, assignment: Assignment, manifest: Manifest) -> Batch:
         now = batches.lock_batch(connection, assignment.topology, assignment.attempt.txid)
-        check_fence(now, assignment)
+        check_fence(now, assignment.attempt, assignment.token)
         check_manifest(manifest, assignment)
         earlier = _earlier_manifests(connection, assignment)
         if earlier or manifest.unreadable:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping
@@ -30,13 +31,20 @@ def check(connection: Connection, topology: Topology, job: str | None = None) ->
     Raise SchemaMismatch if the topology or a state's name is stored with another definition.
     """
     stored = known(connection, topology)
-    try:
+    with rebuild_told(connection, topology.name):
         check_definition(topology, job or stored.job, stored)
+    return stored
+
+
+@contextmanager
+def rebuild_told(connection: Connection, topology: str) -> Iterator[None]:
+    """Context manager. If the block raises SchemaMismatch while a rebuild runs, put the rebuild in front of the error."""
+    try:
+        yield
     except SchemaMismatch as error:
-        if (told := rebuilt_now(connection, topology.name)) is None:
+        if (told := rebuilt_now(connection, topology)) is None:
             raise
         raise SchemaMismatch(f"{told}. Until then {error}") from error
-    return stored
 
 
 def rebuilt_now(connection: Connection, topology: str) -> str | None:
