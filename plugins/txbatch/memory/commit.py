@@ -9,7 +9,7 @@ from datetime import datetime
 from txbatch import failpoints
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
 from txbatch.core.naming import naming
-from txbatch.core.protocol.commit import CommitFacts, decide_commit
+from txbatch.core.protocol.commit import CommitFacts, asks_definition, decide_commit
 from txbatch.core.protocol.ledger import Committed
 from txbatch.core.topology.topology import Topology
 from txbatch.memory import event_time
@@ -55,5 +55,7 @@ def _facts(tables: Tables, topology: Topology, batch: Batch) -> CommitFacts:
     order = newest.assignment, newest.manifest, *before
     if batch.status is not BatchStatus.EMITTED:
         return CommitFacts(batch, *order)
+    asked = asks_definition(topology, batch, tables.topologies[name].digest)
+    definition = tables.known(topology) if asked else None
     version = tables.version(name, batch.position) if batch.kind is BatchKind.RESTATE else None
-    return CommitFacts(batch, *order, tables.known(topology), version, tables.next_numbers(name, topology.numbered))
+    return CommitFacts(batch, *order, definition, version, tables.next_numbers(name, topology.numbered))

@@ -39,6 +39,7 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.definition.changes import redefinitions
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.definition.stored import state_definition
@@ -159,8 +160,9 @@ class MemoryLedger:
             tables.check_known(head.topology)
             if decisions.moved(head, *tables.heads(head.topology, [run for run, _ in plans])):
                 return None
-            if topology is not None:
-                tables.define(topology, tables.topologies[topology.name].job)
+            stored = tables.topologies[head.topology]
+            if topology is not None and definition_digest(topology) != stored.digest:
+                tables.define(topology, stored.job)
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
             now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
             if topology is not None and watermarks:

@@ -22,6 +22,7 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.definition.checks import check_definition
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.keep_policy import policy, stored_windows
 from txbatch.core.definition.renames import by_name
 from txbatch.core.definition.stored import (
@@ -83,6 +84,7 @@ class Tables:
             topology.keep,
             stream_watermarks(topology, known),
             stored_windows(policy(topology)),
+            definition_digest(topology),
         )
 
     def check_known(self, topology: str) -> None:

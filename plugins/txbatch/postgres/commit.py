@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from txbatch import failpoints
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, canonical_json
-from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, decide_commit
+from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition, decide_commit
 from txbatch.core.protocol.ledger import Committed
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses
@@ -59,10 +59,13 @@ def commit_batch(
 
 def _facts(connection: Connection, topology: Topology, batch: Batch) -> CommitFacts:
     """Return the facts of a batch whose row is locked; of a batch that is not emitted, only its place among the others."""
-    order = *batches.newest_attempt(connection, batch), *batches.order(connection, batch)
+    newest = batches.newest_attempt(connection, batch)
+    found = batches.one(connection, "neighbours", topology=batch.topology, txid=batch.txid)
+    order = *newest, found["open_before"], found["last_committed"], batches.offsets_of(connection, batch)
     if batch.status is not BatchStatus.EMITTED:
         return CommitFacts(batch, *order)
-    definition = definitions.known(connection, topology)
+    asked = asks_definition(topology, batch, found["digest"])
+    definition = definitions.known(connection, topology) if asked else None
     if batch.kind is BatchKind.RESTATE:
         version = batches.version(connection, batch.topology, batch.position)
         return CommitFacts(batch, *order, definition, version)

@@ -25,6 +25,7 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.definition.changes import redefinitions
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.errors import LeaseHeld, Unavailable
@@ -160,7 +161,7 @@ class PostgresLedger:
             stored = batches.lock_topology(connection, head.topology)
             if decisions.moved(head, *batches.heads(connection, head.topology, [run for run, _ in plans])):
                 return None
-            if topology is not None:
+            if topology is not None and definition_digest(topology) != stored["digest"]:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if topology is not None and topology.watermarks:
                 plans = event_time.pin(connection, topology, plans)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from txbatch.core.batch.manifest import Manifest, StagedState, check_manifest, check_states
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind
 from txbatch.core.definition.checks import check_definition
-from txbatch.core.definition.stored import StoredTopology
+from txbatch.core.definition.digest import definition_digest
+from txbatch.core.definition.stored import StateDefinition, StoredTopology
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Committed, Offsets, PositionVersion
 from txbatch.core.protocol.record_numbers import Bases, check_base, check_same_number
 from txbatch.core.protocol.restate import check_not_folded
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.core.topology.quarantine import check_joined
+from txbatch.core.topology.quarantine import QuarantineState, check_joined
 from txbatch.core.topology.topology import Topology
 
 
@@ -23,8 +24,8 @@ class CommitFacts:
     """The facts that a store reads under its locks before a commit.
 
     `assignment` and `manifest` are of the newest attempt. `open_before` is the lowest open txid below the batch,
-    `last_committed` the highest committed txid that is no restate. `definition` is read for an emitted batch, `version` for a
-    restate, `bases` for numbered streams.
+    `last_committed` the highest committed txid that is no restate. `definition` is read if `asks_definition`, `version` for a
+    restate, `bases` for numbered streams; all three for an emitted batch alone.
     """
 
     batch: Batch
@@ -89,6 +90,15 @@ class CommitPlan:
         return {name: each.kept for name, each in self.manifest.states.items() if each.kept is not None}
 
 
+def asks_definition(topology: Topology, batch: Batch, stored: str | None) -> bool:
+    """True if a commit needs the stored definition; `stored` is its digest, None before the first.
+
+    The definition is needed if it may differ, or to compare the batch's position with the first txid of a state or a value.
+    """
+    quarantines = any(isinstance(each.state, QuarantineState) for each in topology.aggregates)
+    return batch.kind is BatchKind.RESTATE or quarantines or definition_digest(topology) != stored
+
+
 def decide_commit(topology: Topology, named: Batch, facts: CommitFacts) -> CommitPlan | Committed:
     """Return how to commit a batch, or the outcome if the batch is committed already.
 
@@ -97,13 +107,14 @@ def decide_commit(topology: Topology, named: Batch, facts: CommitFacts) -> Commi
     """
     batch, manifest = facts.batch, facts.manifest
     order = facts.open_before, facts.last_committed, facts.offsets
-    if not decisions.check_commit(batch, named, *order) or manifest is None or facts.definition is None:
+    if not decisions.check_commit(batch, named, *order) or manifest is None:
         return Committed(batch, applied=False)
-    known = facts.definition
-    check_definition(topology, known.job, known)
+    if facts.definition is not None:
+        check_definition(topology, facts.definition.job, facts.definition)
+    known = facts.definition.states if facts.definition is not None else {}
     check_manifest(manifest, facts.assignment)
     check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
-    check_joined(batch, manifest, topology.aggregates, lambda state: known.states[state].joined)
+    check_joined(batch, manifest, topology.aggregates, lambda state: known[state].joined)
     replaced = _replaced(topology, manifest, facts)
     states = tuple(_state_plan(each, batch, manifest, known) for each in topology.aggregates)
     return CommitPlan(topology, batch, facts.assignment, manifest, states, replaced)
@@ -119,10 +130,12 @@ def _replaced(topology: Topology, manifest: Manifest, facts: CommitFacts) -> int
     return facts.version.current.txid
 
 
-def _state_plan(aggregate: PersistentAggregate, batch: Batch, manifest: Manifest, known: StoredTopology) -> StatePlan:
+def _state_plan(
+    aggregate: PersistentAggregate, batch: Batch, manifest: Manifest, known: Mapping[str, StateDefinition]
+) -> StatePlan:
     name = aggregate.state.name
     if batch.kind is not BatchKind.RESTATE:
         return StatePlan(aggregate, manifest.states[name])
-    stored = known.states[name]
+    stored = known[name]
     uncounted = stored.uncounted(aggregate, batch.position)
     return StatePlan(aggregate, manifest.states[name], uncounted, batch.position >= stored.joined)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, RowMapping
 from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.rebuild import Progress
 from txbatch.core.definition.checks import check_definition
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.keep_policy import policy
 from txbatch.core.definition.renames import by_name
 from txbatch.core.definition.stored import (
@@ -103,6 +104,7 @@ def row(topology: Topology, job: str, stored: StoredTopology) -> dict[str, Any]:
         "streams": canonical_json(stream_fields(topology)),
         "keep": canonical_json(keep) if keep else None,
         "watermarks": canonical_json(watermarks) if watermarks else None,
+        "digest": definition_digest(topology),
     }
 
 
