@@ -36,7 +36,8 @@ CREATE TABLE txbatch.topology (
     created_at  timestamptz NOT NULL DEFAULT now(),
     streams     json,                                -- the fields of each stream with their types (R23); null: not known yet
     keep        json,                                -- how much of its past is kept (R22); null: all of it
-    watermarks  json                                 -- the watermarks of its streams (R25); null: none has one
+    watermarks  json,                                -- the watermarks of its streams (R25); null: none has one
+    digest      text                                 -- of the definition (R23); null: not known yet
 );
 
 CREATE TABLE txbatch.state (

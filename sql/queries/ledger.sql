@@ -9,7 +9,7 @@ INSERT INTO txbatch.topology (topology, job, by_interval) VALUES (:topology, :jo
 -- lock_topology --
 -- The topology's row, locked: the first lock of every plan. Not against foreign keys: a commit, which holds the batch's
 -- row, makes rows that refer to the topology, and would wait for whoever waits for that batch.
-SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology = :topology FOR NO KEY UPDATE;
+SELECT topology, job, by_interval, source, digest FROM txbatch.topology WHERE topology = :topology FOR NO KEY UPDATE;
 
 -- begin_commit --
 -- The first lock of every commit, which keeps out the swap of a rebuild and no plan (R23); and what others see of this session
@@ -24,11 +24,11 @@ SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology =
 -- Keep the definition; its source is checked against the stored one first, once there is a txid.
 UPDATE txbatch.topology
    SET job = :job, by_interval = :by_interval, source = CAST(:source AS json), streams = CAST(:streams AS json),
-       keep = CAST(:keep AS json), watermarks = CAST(:watermarks AS json)
+       keep = CAST(:keep AS json), watermarks = CAST(:watermarks AS json), digest = :digest
  WHERE topology = :topology
-   AND (job, by_interval, source::text, streams::text, keep::text, watermarks::text)
+   AND (job, by_interval, source::text, streams::text, keep::text, watermarks::text, digest)
        IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text), CAST(:streams AS text), CAST(:keep AS text),
-                         CAST(:watermarks AS text));
+                         CAST(:watermarks AS text), CAST(:digest AS text));
 
 -- definition --
 -- What is known of a topology's definition, null if it is not known; how far its history goes, which states its newest committed
@@ -334,11 +334,13 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 SELECT COALESCE(max(txid), 0) FROM txbatch.batch WHERE topology = :topology;
 
 -- neighbours --
--- The lowest txid below this one that is not final, null when it is this one's turn; and the highest committed ordinary txid.
+-- The lowest txid below this one that is not final, null when it is this one's turn; the highest committed ordinary txid; and the
+-- digest of the topology's definition.
 SELECT (SELECT min(txid) FROM txbatch.batch
          WHERE topology = :topology AND txid < :txid AND status IN ('planned', 'emitted')) AS open_before,
        (SELECT max(txid) FROM txbatch.batch
-         WHERE topology = :topology AND status = 'committed' AND kind <> 'restate') AS last_committed;
+         WHERE topology = :topology AND status = 'committed' AND kind <> 'restate') AS last_committed,
+       (SELECT digest FROM txbatch.topology WHERE topology = :topology) AS digest;
 
 -- consumed --
 -- Where each partition's next batch starts.

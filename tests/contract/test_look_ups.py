@@ -281,7 +281,7 @@ def own(fields: str = "word string, count bigint", **options: Any) -> Topology:
 def test_a_state_of_the_topology_itself_is_empty_before_it_is_made(backing: Any) -> None:
     """`txbatch plan` of a new job asks it before the topology is registered; `txbatch run` registers it first."""
     case = LookUps(backing, own())
-    assert look_ups.cuts(own(), case.ledger.upstream, {}) == {"own": {"txid": 0, "of": []}}
+    assert look_ups.cuts(own(), {}, {}) == {"own": {"txid": 0, "of": []}}
     batch = case.plans("first")
     assert batch.plan.as_of["own"]["txid"] == 0, batch
     for refused, says in (
@@ -290,6 +290,6 @@ def test_a_state_of_the_topology_itself_is_empty_before_it_is_made(backing: Any)
     ):
         backing.lose_ledger()
         with pytest.raises(TerminalError, match=says):
-            look_ups.cuts(refused, backing.ledger.upstream, {})
+            look_ups.cuts(refused, backing.ledger.upstream.facts(look_ups.states_asked(refused)), {})
     with refusals.refused("TX401", "'other'"):
-        look_ups.cuts(looks(LiveState("other", FIELDS)), backing.ledger.upstream, {})
+        look_ups.cuts(looks(LiveState("other", FIELDS)), backing.ledger.upstream.facts(["other"]), {})

@@ -35,7 +35,9 @@ from txbatch.core.aggregates.aggregator import PartialColumn, required
 from txbatch.core.aggregates.merge import Merge
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.apart import ApartStatus, LastWriter, LedgerView
+from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
+from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.spout import SpoutKind
@@ -340,8 +342,8 @@ class MemoryWarehouse(CoreStore, Attempts):
 
     def apply(self, txid: int, batch: list[Row]) -> None:
         partials = {self.aggregate.state.name: self.partials(batch)}
-        expected = {name: len(rows) for name, rows in partials.items()}
-        self.warehouses.commit("ledger", [self.aggregate], self.next(txid), partials, expected, lambda *_: LedgerView())
+        states = [StatePlan(self.aggregate, StagedState((), len(batch), {}))]
+        self.warehouses.commit("ledger", self.next(txid), states, partials, lambda *_: LedgerView())
         self.values = dict(self.warehouses.rows(self.aggregate.state.name))
 
 

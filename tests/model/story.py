@@ -36,22 +36,26 @@ from support import Keyed, code, manifest_of, read_all, run
 
 from txbatch import SpoutKind
 from txbatch.core.batch.apart import LedgerView
-from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.manifest import Manifest, StagedState
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.core.errors import (
+    AlreadyCommitted,
+    BatchAborted,
     BrokenChain,
+    CannotSkip,
     HalfCommitted,
     LeaseHeld,
+    NotEmitted,
     NotItsTurn,
     PartitionUnreadable,
     StaleAttempt,
     StateAhead,
     TakenBack,
-    TerminalError,
     TxbatchError,
     UnknownName,
 )
 from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.protocol.ledger import Head
 from txbatch.core.topology.topology import Topology
 from txbatch.failpoints import FailpointReached
@@ -60,7 +64,10 @@ from txbatch.memory.ledger import MemoryLedger
 CODE = code()
 # How the protocol may refuse an action here. Any other error is a fault: every worker is honest.
 REFUSALS = {
-    TerminalError,
+    AlreadyCommitted,
+    BatchAborted,
+    CannotSkip,
+    NotEmitted,
     HalfCommitted,
     StaleAttempt,
     TakenBack,
@@ -261,12 +268,11 @@ class Story:
         work = self.works[txid][number]
         assert work.read is not None
         partials = {self.name: self.source.partials(work.read)}
-        expected = {self.name: len(partials[self.name])}
+        (aggregate,) = self.topology.aggregates
+        states = [StatePlan(aggregate, StagedState((), len(partials[self.name]), {}))]
         memory: MemoryLedger = self.ledger
         with suppress(StaleAttempt, StateAhead, TakenBack):
-            memory.warehouses.commit(
-                memory.uuid, self.topology.aggregates, work.assignment, partials, expected, lambda *_: LedgerView()
-            )
+            memory.warehouses.commit(memory.uuid, work.assignment, states, partials, lambda *_: LedgerView())
 
     def forget(self) -> None:
         """It never gets there."""

@@ -41,6 +41,7 @@ from txbatch.core.errors import (
     TerminalError,
     Unavailable,
 )
+from txbatch.core.protocol.commit import StatePlan
 from txbatch.embedded import postgres
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
 from txbatch.postgres.corrections.retention import Retention
@@ -72,7 +73,8 @@ class Apart(Bench):
         arrow = {"word_count": [record_batch(self.topology.aggregates[0], partials["word_count"])]}
         with self.engine.connect() as connection:  # never committed
             manifest = manifest_of(self.topology, assignment, partials)
-            self.ledger.warehouses.commit(connection, self.topology, assignment, manifest, arrow)
+            states = [StatePlan(self.topology.aggregates[0], manifest.states["word_count"])]
+            self.ledger.warehouses.commit(connection, assignment, states, arrow)
 
 
 def in_warehouse(state: Any = OpaqueState, kind: SpoutKind = SpoutKind.OPAQUE, **aggregates: Any) -> Topology:
@@ -314,7 +316,8 @@ def test_sums_of_doubles_may_differ_from_attempt_to_attempt(engine: Engine, data
     with bench.engine.connect() as connection:
         arrow = {"word_count": [record_batch(topology.aggregates[0], sizes(0.3, 0.2)["word_count"])]}
         manifest = manifest_of(topology, assignment, sizes(0.3, 0.2))
-        bench.ledger.warehouses.commit(connection, topology, assignment, manifest, arrow)
+        states = [StatePlan(topology.aggregates[0], manifest.states["word_count"])]
+        bench.ledger.warehouses.commit(connection, assignment, states, arrow)
     with pytest.raises(TerminalError, match="brings something else"):
         bench.commit(again(bench, batch, sizes(0.3, 0.1)), sizes(0.3, 0.1))
     newer = again(bench, batch, sizes(0.1 + 0.2, 0.2))

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from postgres_bench import Bench, words
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from support import ListSpout, LogSpout, word_count
 
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.errors import SchemaMismatch, Unavailable, UnknownName
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -220,6 +221,36 @@ def test_an_equal_definition_is_welcome_in_another_place(bench: Bench) -> None:
     bench.whole(words(dog=1))
     bench.ledger.register(word_count(LogSpout({"a": 1})), "jobs/moved.py")
     assert bench.rows("SELECT job FROM txbatch.topology") == [("jobs/moved.py",)]
+
+
+@pytest.mark.rule("R23")
+def test_a_plan_and_a_commit_compare_the_digest_of_the_definition(bench: Bench) -> None:
+    bench.whole(words(dog=1))
+    assert bench.rows("SELECT digest FROM txbatch.topology") == [(definition_digest(bench.topology),)]
+    asked = list[str]()
+
+    def listen(*given: Any) -> None:
+        asked.append(given[2])
+
+    event.listen(bench.engine, "before_cursor_execute", listen)
+    assert bench.commit(bench.emitted(words(dog=1), "2"), words(dog=1))
+    event.remove(bench.engine, "before_cursor_execute", listen)
+    assert asked
+    assert not [each for each in asked if "any_committed" in each or "UPDATE txbatch.topology" in each]
+
+
+@pytest.mark.rule("R23")
+def test_a_topology_without_a_digest_is_compared_part_by_part_and_gets_one(engine: Engine) -> None:
+    """As an earlier version registered it."""
+    bench = Bench(engine, defined())
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE txbatch.topology SET digest = NULL")
+    bench.whole({"s": [(("dog",), (1,))]})
+    assert bench.rows("SELECT digest FROM txbatch.topology") == [(definition_digest(bench.topology),)]
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE txbatch.topology SET digest = NULL")
+    with pytest.raises(SchemaMismatch, match="value 'w' of state 's' is new"):
+        Bench(engine, defined(v=Sum("n"), w=Min("x")))
 
 
 def test_drop_says_who_uses_the_state_that_it_waits_for(engine: Engine) -> None:

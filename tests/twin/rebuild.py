@@ -18,6 +18,7 @@ from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilt,
 from txbatch.core.definition.changes import check_owner
 from txbatch.core.definition.stored import state_definition, stream_fields, stream_watermarks
 from txbatch.core.naming import naming
+from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.record_numbers import check_same_number
 from txbatch.core.topology.topology import Topology
@@ -195,6 +196,11 @@ def _counted(
         batch = replace(version, kind=BatchKind.RESTATE if folds else BatchKind.ORDINARY)
         with naming(f"{version.topology} {manifest.attempt}, state {name!r}"):
             apply(beside, aggregate, list(partials[name]), batch, manifest.states[name].rows)
+        stored, staged = beside.states[name].definition, manifest.states[name]
+        plan = StatePlan(
+            aggregate, staged, stored.uncounted(aggregate, batch.position), batch.position >= stored.joined
+        )
+        apply(beside, plan, list(partials[name]), batch)
     if before is None:
         return beside.states
     return {name: _redated(tables, each, version) for name, each in beside.states.items()}

@@ -102,7 +102,7 @@ def test_who_may_start_an_attempt() -> None:
 
 
 def test_the_fence() -> None:
-    check_fence(EMITTED, ASSIGNMENT)
+    check_fence(EMITTED, ASSIGNMENT.attempt, ASSIGNMENT.token)
     for stale in (
         replace(ASSIGNMENT, attempt=TransactionAttempt(3, 1)),
         replace(ASSIGNMENT, attempt=TransactionAttempt(3, 3)),
@@ -111,10 +111,10 @@ def test_the_fence() -> None:
         with pytest.raises(
             StaleAttempt, match=f"attempt {stale.attempt} is not the newest of txid 3, .*3:2; nothing was changed"
         ):
-            check_fence(EMITTED, stale)
+            check_fence(EMITTED, stale.attempt, stale.token)
     for over in (COMMITTED, ABORTED):
         with pytest.raises(StaleAttempt, match=f"which is {over.status}"):
-            check_fence(over, ASSIGNMENT)
+            check_fence(over, ASSIGNMENT.attempt, ASSIGNMENT.token)
 
 
 def test_a_commit_that_may_be_applied() -> None:

@@ -27,6 +27,7 @@ from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.definition.checks import way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.naming import naming
+from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.state import update
 from txbatch.core.state.state import StateKind, Value
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -107,21 +108,19 @@ class MemoryWarehouses:
     def commit(
         self,
         ledger: str,
-        aggregates: Iterable[PersistentAggregate],
         assignment: Assignment,
+        states: Iterable[StatePlan],
         partials: Mapping[str, Iterable[tuple[Any, Partial]]],
-        expected: Mapping[str, int],
         view: View,
     ) -> None:
-        """Apply an attempt to all states apart, database by database. `expected` is the number of partials for each state,
-        `view` returns the ledger's view of a state.
-        """
+        """Apply an attempt to `states` apart, database by database. `view` returns the ledger's view of a state."""
         after: dict[At, StoredApart] = {}
-        for aggregate in aggregates:
-            at, name = at_of(aggregate), aggregate.state.name
+        for each in states:
+            at, name = at_of(each.aggregate), each.name
             stored, given = self.owned(at, ledger, assignment.topology), list(partials[name])
             with naming(f"{assignment.topology} {assignment.attempt}, state {name!r}"):
-                after[at] = stored.applied(aggregate, assignment, view(name, stored.last), given, expected[name])
+                shown = view(name, stored.last)
+                after[at] = stored.applied(each.aggregate, assignment, shown, given, each.staged.rows)
         self._end(after, "commit.apart_committed")
 
     def take_back(self, ledger: str, batch: Batch, states: Iterable[At], view: View) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
+from txbatch.core.protocol.commit import CommitPlan
 from txbatch.core.protocol.event_time import (
     EventTimeFacts,
     advance,
@@ -63,9 +64,10 @@ def _open(tables: Tables, batch: Batch) -> list[Batch]:
     return [each for each in others if not each.status.final and each.kind is BatchKind.ORDINARY]
 
 
-def note_committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manifest) -> None:
+def note_committed(tables: Tables, plan: CommitPlan, batch: Batch) -> None:
     """Write the watermarks after the batch's commit, the windows closed by the batch, and the number of late records."""
-    watermarks, at = topology.watermarks, (batch.topology, batch.txid)
+    topology, manifest, at = plan.topology, plan.manifest, (batch.topology, batch.txid)
+    watermarks = topology.watermarks
     if not watermarks or at not in tables.times:
         return
     times = replace(tables.times[at], late=late_of(manifest), ahead=ahead_of(manifest))

@@ -39,6 +39,7 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.definition.changes import redefinitions
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.definition.stored import state_definition
@@ -159,8 +160,9 @@ class MemoryLedger:
             tables.check_known(head.topology)
             if decisions.moved(head, *tables.heads(head.topology, [run for run, _ in plans])):
                 return None
-            if topology is not None:
-                tables.define(topology, tables.topologies[topology.name].job)
+            stored = tables.topologies[head.topology]
+            if topology is not None and definition_digest(topology) != stored.digest:
+                tables.define(topology, stored.job)
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
             now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
             if topology is not None and watermarks:
@@ -222,7 +224,7 @@ class MemoryLedger:
         with self.transaction() as tables:
             now = tables.batch(assignment.topology, assignment.attempt.txid)
             try:
-                fence.check_fence(now, assignment)
+                fence.check_fence(now, assignment.attempt, assignment.token)
             except StaleAttempt:
                 return False
             self._lease(tables, now)
@@ -251,7 +253,7 @@ class MemoryLedger:
 
     def _recorded(self, tables: Tables, assignment: Assignment, manifest: Manifest) -> Batch:
         now = tables.batch(assignment.topology, assignment.attempt.txid)
-        fence.check_fence(now, assignment)
+        fence.check_fence(now, assignment.attempt, assignment.token)
         check_manifest(manifest, assignment)
         earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
         missing = now.restate is not None and now.restate.accept_missing

@@ -38,6 +38,7 @@ class TopologyRow:
     keep: Keep | None = None
     watermarks: Mapping[str, Metadata] = field(default_factory=dict)
     windows: Mapping[str, KeptWindows] = field(default_factory=dict)
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.definition.checks import check_definition
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.keep_policy import policy, stored_windows
 from txbatch.core.definition.renames import by_name
 from txbatch.core.definition.stored import (
@@ -83,6 +84,7 @@ class Tables:
             topology.keep,
             stream_watermarks(topology, known),
             stored_windows(policy(topology)),
+            definition_digest(topology),
         )
 
     def check_known(self, topology: str) -> None:
@@ -326,10 +328,10 @@ class Tables:
                 self.consumed[batch.topology, stream, partition] = range_
         return given_up
 
-    def take_place(self, batch: Batch) -> None:
-        """Let a restate count in place of the position's counting version (R17)."""
-        current = self.version(batch.topology, batch.position).current
-        self.batches[batch.topology, current.txid] = replace(current, replaced_by=batch.txid)
+    def take_place(self, replaced: int, batch: Batch) -> None:
+        """Let a restate count in place of the version `replaced` (R17)."""
+        at = batch.topology, replaced
+        self.batches[at] = replace(self.batches[at], replaced_by=batch.txid)
 
     def record(self, batch: Batch, manifest: Manifest) -> Batch:
         """Record the read records and the start of the next batch, and make the batch final."""

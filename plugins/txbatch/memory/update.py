@@ -9,8 +9,8 @@ from typing import Any
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import Batch, BatchKind
-from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.errors import Incomplete
+from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.new_values import changed
 from txbatch.core.state.update import Change, in_ledger
@@ -19,15 +19,13 @@ from txbatch.memory.stored import StoredState
 from txbatch.memory.tables import Tables
 
 
-def apply(
-    tables: Tables, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], batch: Batch, expected: int
-) -> None:
-    """Apply R9 to a state's partials, R17 to a restate's. Raise Incomplete unless the number of partials is `expected`."""
-    name = aggregate.state.name
+def apply(tables: Tables, plan: StatePlan, partials: Sequence[tuple[Any, Partial]], batch: Batch) -> None:
+    """Apply R9 to a state's partials, R17 to a restate's. Raise Incomplete if the manifest has another number of partials."""
+    name, aggregate, expected = plan.name, plan.aggregate, plan.staged.rows
     if len(partials) != expected:
         raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
     stored = tables.states[name]
-    partials = _counting(aggregate, stored.definition, partials, batch)
+    partials = _counting(plan, partials)
     contributions, combine = dict(stored.contributions), Merger(aggregate.partial_merges)
     for key, partial in partials if aggregate.state.contributions else ():
         at = key, batch.position, batch.txid
@@ -64,16 +62,15 @@ def _folded_again(
     return {key: Change(value or (), removed=True, counted=value is not None) for key, value in values.items()}
 
 
-def _counting(
-    aggregate: PersistentAggregate, stored: StateDefinition, partials: Sequence[tuple[Any, Partial]], batch: Batch
-) -> Sequence[tuple[Any, Partial]]:
+def _counting(plan: StatePlan, partials: Sequence[tuple[Any, Partial]]) -> Sequence[tuple[Any, Partial]]:
     """Return a batch's partials without later columns: null for a column that joined after the position, nothing for a state
     (R23).
     """
-    if batch.position < stored.joined:
+    if not plan.counts:
         return []
-    gone = stored.uncounted(aggregate, batch.position)
-    counts = [column.name not in gone for column in aggregate.partial_columns]
+    if not plan.uncounted:
+        return partials
+    counts = [column.name not in plan.uncounted for column in plan.aggregate.partial_columns]
     return [
         (key, tuple(value if each else None for value, each in zip(partial, counts, strict=True)))
         for key, partial in partials

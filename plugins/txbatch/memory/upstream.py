@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import BatchKind, BatchStatus, Metadata
-from txbatch.core.errors import UnknownName
 from txbatch.core.records.fields import free_name
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.append import BATCH
@@ -49,7 +48,7 @@ from txbatch.core.upstream.upstream import (
     check_dated,
     check_keys,
     check_merged,
-    shown_columns,
+    unknown_state,
 )
 from txbatch.core.windows.window import Window
 from txbatch.memory.closed_sessions import closed_since
@@ -82,9 +81,17 @@ class MemoryUpstream:
         kept.
         """
         with self.ledger.transaction() as tables:
-            found = known(tables, state, self.ledger.uuid)
-            check_merged(state, found.topology, tables.states[state].definition.columns, self.ledger.jobs)
-            return found
+            return self._known(tables, state)
+
+    def facts(self, states: Collection[str]) -> Mapping[str, UpstreamState]:
+        """Return how far several states are, at one moment; missing states are left out. Raise as `known` does."""
+        with self.ledger.transaction() as tables:
+            return {state: self._known(tables, state) for state in states if state in tables.states}
+
+    def _known(self, tables: Tables, state: str) -> UpstreamState:
+        found = known(tables, state, self.ledger.uuid)
+        check_merged(state, found.topology, found.defined, self.ledger.jobs)
+        return found
 
     def readers(self) -> Sequence[UpstreamReader]:
         """Return all streams from states."""
@@ -122,13 +129,6 @@ class MemoryUpstream:
         """Return the first cut with something closed in a session still open at the range's end; None if there is none."""
         with self.ledger.transaction() as tables:
             return _reopened(tables, known(tables, state, self.ledger.uuid), range_)
-
-    def fields(self, state: str, txid: int) -> Mapping[str, str]:
-        """Return a state's columns as of a cut, each with the aggregated field, nothing for a key."""
-        with self.ledger.transaction() as tables:
-            stored = _stored(tables, known(tables, state, self.ledger.uuid), txid) if txid else tables.states[state]
-            columns = stored.definition.columns if stored else {"keys": (), "aggregates": {}}
-            return shown_columns(columns)
 
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Return columns of a state as of a cut, a row per key."""
@@ -178,7 +178,7 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
     """Return how far a state is. Raise UnknownName if the state is missing, TerminalError if the state's past is not kept."""
     stored = tables.states.get(state)
     if stored is None:
-        raise UnknownName(f"no state {state!r} is known: run the job that makes it first")
+        raise unknown_state(state)
     check_dated(state, stored.database, contributions=stored.definition.contributions)
     replaced = []
     for number, each in tables.rebuilds.items():

@@ -25,6 +25,7 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.definition.changes import redefinitions
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.errors import LeaseHeld, Unavailable
@@ -160,7 +161,7 @@ class PostgresLedger:
             stored = batches.lock_topology(connection, head.topology)
             if decisions.moved(head, *batches.heads(connection, head.topology, [run for run, _ in plans])):
                 return None
-            if topology is not None:
+            if topology is not None and definition_digest(topology) != stored["digest"]:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if topology is not None and topology.watermarks:
                 plans = event_time.pin(connection, topology, plans)
@@ -240,7 +241,7 @@ class PostgresLedger:
 
     def _recorded(self, connection: Connection, assignment: Assignment, manifest: Manifest) -> Batch:
         now = batches.lock_batch(connection, assignment.topology, assignment.attempt.txid)
-        check_fence(now, assignment)
+        check_fence(now, assignment.attempt, assignment.token)
         check_manifest(manifest, assignment)
         earlier = _earlier_manifests(connection, assignment)
         if earlier or manifest.unreadable:

@@ -12,7 +12,7 @@ from txbatch.core.records.fields import checked_name, parse_fields
 from txbatch.core.records.sql import spark_name, spark_text
 from txbatch.core.sources.spout import PARTITION_COLUMN
 from txbatch.core.upstream.closed_windows import check_closes, check_told, next_closed
-from txbatch.core.upstream.ranges import next_range
+from txbatch.core.upstream.ranges import UpstreamState, next_range
 from txbatch.core.upstream.upstream import (
     CHANGES,
     FINAL,
@@ -63,31 +63,39 @@ class StateSpout(ExportedSpout):
     def partitions(self) -> Sequence[str]:
         return [self.state]
 
-    def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
-        """Return the range of txids committed since the last plan; for closed windows, only if the txids closed windows."""
-        known = upstream.known(self.state)
+    def next_range(self, known: UpstreamState, last: Metadata | None) -> Metadata | None:
+        """Return the range of txids committed since the last plan."""
         if self.emit == FINAL:
             check_closes(known)
             check_columns(known, self._fields, known.closed, "closed windows")
-            asked = [field.name for field in self._fields]
-            found = next_closed(known, last, asked)
-            closings = upstream.closings(self.state, found) if found else ()
-            if not found or not closings:
-                return None
-            check_told(known, found, closings, asked)
-            reopened = upstream.reopened(self.state, found)
-            return found if reopened is None else {**found, "next_since": reopened}
+            return next_closed(known, last, self._asked)
         check_columns(known, self._fields, known.columns)
-        found = next_range(known, last)
-        if found:
-            check_known_rows(known, found, upstream)
-            check_known_windows(known, found, upstream)
-        return found
+        return next_range(known, last)
+
+    def checked_range(self, known: UpstreamState, range_: Metadata, upstream: Upstream) -> Metadata | None:
+        """Return the range; None if the txids of the range closed no windows, and closed windows are read."""
+        if self.emit == FINAL:
+            return self._checked_closings(known, range_, upstream)
+        check_known_rows(known, range_, upstream)
+        check_known_windows(known, range_, upstream)
+        return range_
+
+    def _checked_closings(self, known: UpstreamState, range_: Metadata, upstream: Upstream) -> Metadata | None:
+        closings = upstream.closings(self.state, range_)
+        if not closings:
+            return None
+        check_told(known, range_, closings, self._asked)
+        reopened = upstream.reopened(self.state, range_)
+        return range_ if reopened is None else {**range_, "next_since": reopened}
+
+    @property
+    def _asked(self) -> list[str]:
+        return [field.name for field in self._fields]
 
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
         """Return the changes, or the closed windows, of the range."""
         records = upstream.closed if self.emit == FINAL else upstream.changes
-        return records(self.state, ranges[self.state], [field.name for field in self._fields])
+        return records(self.state, ranges[self.state], self._asked)
 
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None

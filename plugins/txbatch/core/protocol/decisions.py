@@ -211,7 +211,7 @@ def check_commit(
     """
     if batch.status is BatchStatus.COMMITTED:
         return False
-    check_fence(batch, loaded)
+    check_fence(batch, loaded.attempt, loaded.token)
     if batch.status is not BatchStatus.EMITTED:
         raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
     if open_before is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.batch.transaction import Batch, BatchStatus, Run, TransactionAttempt
 from txbatch.core.errors import AlreadyCommitted, BatchAborted, LeaseHeld, StaleAttempt
 
 
@@ -23,10 +23,9 @@ def check_attempt(batch: Batch, run: Run) -> None:
         )
 
 
-def check_fence(batch: Batch, named: Assignment | Batch) -> None:
-    """Refuse an attempt that is not the newest (R5). `named` is an assignment, or the batch as read earlier."""
-    attempt = named.attempt
-    if batch.status.final or batch.fence != attempt.attempt_id or batch.token != named.token:
+def check_fence(batch: Batch, attempt: TransactionAttempt, token: str | None) -> None:
+    """Refuse an attempt that is not the newest (R5)."""
+    if batch.status.final or batch.fence != attempt.attempt_id or batch.token != token:
         raise StaleAttempt(
             f"{batch.topology}: attempt {attempt} is not the newest of txid {batch.txid}, which is {batch.status} "
             f"with attempt {batch.attempt}; nothing was changed"

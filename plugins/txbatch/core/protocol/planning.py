@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from copy import deepcopy
 from datetime import datetime
@@ -27,7 +27,8 @@ from txbatch.core.sources.spout import BatchCoordinator, PartitionedCoordinator,
 from txbatch.core.topology.look_up import Versioned
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology
-from txbatch.core.upstream.look_ups import cuts
+from txbatch.core.upstream.look_ups import cuts, states_asked
+from txbatch.core.upstream.ranges import UpstreamState
 from txbatch.core.upstream.readers import check_acyclic
 from txbatch.core.upstream.upstream import Upstream, UpstreamCoordinator, check_again, exported
 
@@ -70,6 +71,7 @@ def plan_batch(
     raises an error from outside txbatch, raise TransientError, with the name of the stream.
     """
     _check_declared(topology, run)
+    facts = _facts(upstream, states_asked(topology))
     if upstream is not None and exported(topology):
         check_acyclic(topology, upstream.readers())
     streams: dict[str, StreamPlan] = {}
@@ -77,7 +79,7 @@ def plan_batch(
     for stream in topology.streams.values():
         last = _last_plan(stream, head)
         with naming_stream(f"{topology.name}: the coordinator of stream {stream.name!r}"):
-            planned = _plan_stream(stream, head, last, run, upstream, by)
+            planned = _plan_stream(stream, head, last, run, by, upstream, facts)
         if planned is not None:
             streams[stream.name] = planned
         elif stream.spout.by_interval:
@@ -86,7 +88,7 @@ def plan_batch(
             idle[stream.name] = last
     if not streams:
         return None
-    as_of = cuts(topology, upstream, {})
+    as_of = cuts(topology, facts, {})
     return _stored(topology, BatchPlan(streams, idle, dict(run.parameters), static=_versions(topology), as_of=as_of))
 
 
@@ -119,6 +121,7 @@ def plan_again(
     batch. The batch also fixes the watermarks for late records (R25), the processing time (R28) and the record numbers (R29).
     """
     plan, streams = version.first.plan, dict[str, StreamPlan]()
+    facts = _facts(upstream, states_asked(topology, plan.streams))
     for name, planned in plan.streams.items():
         if name not in topology.streams:
             raise SchemaMismatch(
@@ -130,9 +133,9 @@ def plan_again(
             streams[name] = again
     if not any(planned.ranges for planned in streams.values()):
         raise PartitionUnreadable(f"{topology.name}: nothing of what txid {asked.position} read is left: {streams}")
-    if upstream is not None:
-        check_again(topology, upstream, streams)
-    whole, as_of = not asked.accept_missing, cuts(topology, upstream, plan.as_of)
+    if facts is not None:
+        check_again(topology, facts, streams)
+    whole, as_of = not asked.accept_missing, cuts(topology, facts, plan.as_of)
     now = BatchPlan(
         streams,
         {},
@@ -156,7 +159,7 @@ def _again(
         case OfInterval(_, interval):
             of = Interval(*map(datetime.fromisoformat, interval))
             as_then = Run("restate", interval=of, parameters=version.first.plan.parameters)
-            anew = _plan_stream(stream, head, None, as_then, by=by)
+            anew = _plan_stream(stream, head, None, as_then, by)
             if anew is None:
                 raise SourceNotReady(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")
             return anew
@@ -184,6 +187,13 @@ def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
     _check_json(stream, planned)
     _check_ranges(stream, planned)
     return Ranges.from_json(planned)
+
+
+def _facts(upstream: Upstream | None, states: Collection[str]) -> Mapping[str, UpstreamState] | None:
+    """Return how far the states are that a plan asks about; None without a ledger."""
+    if upstream is None:
+        return None
+    return upstream.facts(states) if states else {}
 
 
 def _versions(topology: Topology) -> dict[str, Metadata]:
@@ -223,15 +233,16 @@ def _plan_stream(
     head: Head,
     last: StreamPlan | None,
     run: Run,
+    by: Coordinators | None,
     upstream: Upstream | None = None,
-    by: Coordinators | None = None,
+    facts: Mapping[str, UpstreamState] | None = None,
 ) -> StreamPlan | None:
     with _coordinator(stream, by) as coordinator:
         _check_reads(stream, coordinator)
         if isinstance(coordinator, PartitionedCoordinator):
             coordinator.offsets = head.offsets.get(stream.name, {})
         if isinstance(coordinator, UpstreamCoordinator):
-            coordinator.upstream = upstream
+            coordinator.upstream, coordinator.facts = upstream, facts or {}
         if not coordinator.is_ready(head.next_txid):
             return None
         asked = _asked(stream, run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,14 +24,10 @@ def pin_record_numbers(metadata: Metadata, streams: Iterable[str], bases: Bases)
     return replace(BatchPlan.from_json(metadata), base=base).to_json()
 
 
-def check_base(batch: Batch, streams: Collection[str], bases: Callable[[], Bases]) -> None:
+def check_base(batch: Batch, streams: Collection[str], bases: Bases) -> None:
     """Raise BrokenChain if the batch would use record numbers twice, or leave numbers out."""
-    base = {stream: number for stream, number in batch.plan.base.items() if stream in streams}
-    if not base:
-        return
-    known = bases()
-    for stream, number in base.items():
-        if number != (now := known.get(stream, 0)):
+    for stream, number in batch.plan.base.items():
+        if stream in streams and number != (now := bases.get(stream, 0)):
             raise BrokenChain(
                 f"{batch.topology}: txid {batch.txid} numbers records of stream {stream!r} from {number} on, and {now} are "
                 "committed: it is aborted and planned anew"

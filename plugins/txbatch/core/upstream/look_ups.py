@@ -5,13 +5,13 @@ The *cut* of a state is `{"txid": 9, "of": [...]}`; `of` tells the state apart f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.definition.stored import state_definition
-from txbatch.core.errors import MissingPart, RecordsGone, SchemaMismatch, UnknownName
+from txbatch.core.errors import MissingPart, RecordsGone, SchemaMismatch
 from txbatch.core.naming import naming
 from txbatch.core.records.fields import EXACT, Field, decimal_scale
 from txbatch.core.topology.look_up import LiveState
@@ -26,7 +26,7 @@ from txbatch.core.upstream.ranges import (
     marked_gone,
     once_committed,
 )
-from txbatch.core.upstream.upstream import Upstream, check_dated, shown_columns
+from txbatch.core.upstream.upstream import Upstream, check_dated, known_in, shown_at, shown_columns
 
 if TYPE_CHECKING:
     from txbatch.core.batch.staging import AttemptFolder
@@ -45,29 +45,37 @@ def live_states(topology: Topology) -> dict[LiveState, int]:
     return {state: number for number, state in enumerate(found, len(upstreams.exported(topology)))}
 
 
-def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metadata]) -> dict[str, Metadata]:
-    """Return the cut of each live state: the cut in `then`, or by default the present one.
+def states_asked(topology: Topology, streams: Collection[str] | None = None) -> list[str]:
+    """Return the states that a plan asks about: the states that `streams` read, by default all, and the live states."""
+    spouts = upstreams.exported(topology)
+    read = [
+        state for name, spout in spouts.items() if streams is None or name in streams for state in spout.partitions()
+    ]
+    return list(dict.fromkeys([*read, *(state.name for state in live_states(topology))]))
+
+
+def cuts(
+    topology: Topology, facts: Mapping[str, UpstreamState] | None, then: Mapping[str, Metadata]
+) -> dict[str, Metadata]:
+    """Return the cut of each live state: the cut in `then`, or by default the present one. Without a ledger, `facts` is None.
 
     Raise UnknownName, TerminalError or RecordsGone if a state cannot be asked as of the cut, SchemaMismatch if a state lacks
     a field.
     """
     found: dict[str, Metadata] = {}
     for state in live_states(topology):
-        if upstream is None:
+        if facts is None:
             raise MissingPart(f"{state} is looked up in as of a txid, which a ledger knows; give one")
-        try:
-            known = upstream.known(state.name)
-        except UnknownName:
-            if (own := _own(topology, state)) is None:
-                raise
+        if state.name not in facts and (own := _own(topology, state)) is not None:
             found[state.name] = _before_first(state, own)
             continue
+        known = known_in(facts, state.name)
         if state.name not in then:
             check_newest(known)
             check_there(known, known.txid, once_committed(known))
         cut = found[state.name] = then.get(state.name) or _now(known)
         check_cut(known, cut, again=True)
-        _check_fields(state, cut, upstream.fields(state.name, cut["txid"]))
+        _check_fields(state, cut, shown_at(known, cut["txid"]))
     return found
 
 
@@ -117,7 +125,7 @@ def export(topology: Topology, upstream: Upstream, assignment: Assignment, folde
             )
         known = upstream.known(state.name)
         check_cut(known, cut)
-        shown = upstream.fields(state.name, cut["txid"])
+        shown = shown_at(known, cut["txid"])
         _check_fields(state, cut, shown)
         rows = upstream.rows(state.name, cut["txid"], [field.name for field in state.fields])
         with naming(f"{state}, looked up"):

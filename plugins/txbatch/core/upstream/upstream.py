@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.job_rules import Jobs, defined, python_rule
-from txbatch.core.errors import CannotAsk, MissingPart, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.errors import CannotAsk, MissingPart, RecordsGone, SchemaMismatch, TerminalError, UnknownName
 from txbatch.core.naming import naming
 from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.state.pruned import has_gone, pruned_to
@@ -21,6 +21,7 @@ from txbatch.core.upstream.ranges import (
     check_gone,
     check_kept,
     check_same,
+    defined_by,
     replaced_with,
 )
 
@@ -61,6 +62,9 @@ class Upstream(Protocol):
     def known(self, state: str) -> UpstreamState:
         """Return how far a state is. Raise UnknownName if the state is missing, TerminalError if the past is not kept."""
 
+    def facts(self, states: Collection[str]) -> Mapping[str, UpstreamState]:
+        """Return how far several states are, as of one moment; missing states are left out. Raise as `known` does."""
+
     def readers(self) -> Sequence[UpstreamReader]:
         """Return all streams that read a state."""
 
@@ -75,9 +79,6 @@ class Upstream(Protocol):
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
         """Return the first cut as of which a part of a session was closed, for sessions open at a range's end; None without."""
-
-    def fields(self, state: str, txid: int) -> Mapping[str, str]:
-        """Return a state's columns as of a cut, each with the aggregate; for a key, an empty text."""
 
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return columns of a state as of a cut, a row per key."""
@@ -101,8 +102,12 @@ class ExportedSpout(PartitionedSpout):
     exported: str | None = None
 
     @abstractmethod
-    def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
-        """Plan the next range after the last; None if nothing is new."""
+    def next_range(self, known: UpstreamState, last: Metadata | None) -> Metadata | None:
+        """Return the next range after the last, by how far the state is; None if nothing is new."""
+
+    @abstractmethod
+    def checked_range(self, known: UpstreamState, range_: Metadata, upstream: Upstream) -> Metadata | None:
+        """Return a range to plan, after one look at its records; None if the range has nothing to read."""
 
     @abstractmethod
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
@@ -113,16 +118,31 @@ class ExportedSpout(PartitionedSpout):
 
 
 class UpstreamCoordinator(PartitionedCoordinator):
-    """The coordinator of an exported spout, planning by the ledger, `upstream`."""
+    """The coordinator of an exported spout, planning by the ledger, `upstream`; `facts` tell how far states are."""
 
     spout: ExportedSpout
     upstream: Upstream | None = None
+    facts: Mapping[str, UpstreamState] = {}
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
-        """Plan the next range. Raise DefinitionError without a ledger."""
+        """Plan the next range. Raise DefinitionError without a ledger, UnknownName if the state is missing."""
         if self.upstream is None:
             raise MissingPart(f"{type(self.spout).__name__} is planned by a ledger, which knows the state; give one")
-        return self.spout.next_range(self.upstream, last)
+        known = known_in(self.facts, partition)
+        found = self.spout.next_range(known, last)
+        return self.spout.checked_range(known, found, self.upstream) if found else None
+
+
+def known_in(facts: Mapping[str, UpstreamState], state: str) -> UpstreamState:
+    """Return how far a state is. Raise UnknownName if the state is missing."""
+    if state not in facts:
+        raise unknown_state(state)
+    return facts[state]
+
+
+def unknown_state(state: str) -> UnknownName:
+    """Return the error for a missing state."""
+    return UnknownName(f"no state {state!r} is known: run the job that makes it first; `txbatch status` lists them")
 
 
 _AS_COUNTED = "batches that read the state before cannot be counted again, and stay unchanged"
@@ -156,11 +176,11 @@ def check_known_windows(known: UpstreamState, range_: Metadata, upstream: Upstre
         )
 
 
-def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, StreamPlan]) -> None:
+def check_again(topology: Topology, facts: Mapping[str, UpstreamState], streams: Mapping[str, StreamPlan]) -> None:
     """Raise RecordsGone if a batch to be counted again has read a cut of a state that is not kept any more."""
     for name in exported(topology).keys() & streams.keys():
         for state, range_ in streams[name].ranges.items():
-            known = upstream.known(state)
+            known = known_in(facts, state)
             check_same(known, range_, _AS_COUNTED)
             check_kept(known, range_, _AS_COUNTED)
             check_gone(known, range_, _AS_COUNTED, again=True)
@@ -190,6 +210,12 @@ def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> Pe
             f"state {state!r} merges {own}, which is Python of its job, so changes need the job, and the job cannot be loaded: "
             f"{error}"
         ) from error
+
+
+def shown_at(known: UpstreamState, txid: int) -> dict[str, str]:
+    """Return a state's columns as of a cut, each with the aggregate; only the txid if a generation did not have the state."""
+    columns = defined_by(known, replaced_with(known, txid) if txid else None)
+    return shown_columns(columns or {"keys": (), "aggregates": {}})
 
 
 def shown_columns(columns: Metadata) -> dict[str, str]:

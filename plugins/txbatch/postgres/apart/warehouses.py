@@ -15,12 +15,11 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core.batch.apart import LastWriter, LedgerView, check_not_set_back
-from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.errors import InvalidSetting, TxbatchError, Unavailable
+from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.text import one_line
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart import apart
 from txbatch.postgres.apart.apart import StateApart
 from txbatch.postgres.database.engine import connect, hurry, transaction
@@ -75,33 +74,27 @@ class Warehouses:
             ledger.execute(query("forget_left"), {"state": row["state"]})
 
     def commit(
-        self,
-        ledger: Connection,
-        topology: Topology,
-        assignment: Assignment,
-        manifest: Manifest,
-        partials: Mapping[str, Any],
+        self, ledger: Connection, assignment: Assignment, there: Sequence[StatePlan], partials: Mapping[str, Any]
     ) -> None:
-        """Apply an attempt to all states apart and commit there, while the ledger holds the batch's row.
+        """Apply an attempt to the states in other databases and commit there, while the ledger holds the batch's row.
 
         Raise StateAhead, StaleAttempt, TakenBack or DatabasesDisagree by the last writer; Incomplete (R7); SchemaMismatch.
         """
-        there = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
         if not there:
             return
-        identity = _identity(ledger)
-        committed = {row["state"]: row["applied_txid"] for row in _states(ledger, topology.name)}
-        databases = (str(aggregate.state.database) for aggregate in there)
+        identity, topology = _identity(ledger), assignment.topology
+        committed = {row["state"]: row["applied_txid"] for row in _states(ledger, topology)}
+        databases = (str(each.aggregate.state.database) for each in there)
         with beating(ledger), self._all(databases, "commit.apart_committed") as connections:
-            for number, aggregate in enumerate(there):
-                name, connection = aggregate.state.name, connections[str(aggregate.state.database)]
-                state = apart.check(connection, identity, topology.name, aggregate)
-                statements = statements_of(aggregate, f"staged_{number}")
-                view = _view(ledger, topology.name, state.last, committed[name])
-                state.apply(statements, assignment, view, partials[name], manifest.states[name])
+            for number, each in enumerate(there):
+                connection = connections[str(each.aggregate.state.database)]
+                state = apart.check(connection, identity, topology, each.aggregate)
+                statements = statements_of(each.aggregate, f"staged_{number}")
+                view = _view(ledger, topology, state.last, committed[each.name])
+                state.apply(statements, assignment, view, partials[each.name], each.staged)
             failpoints.hit("commit.apart_loaded")
             still_there(ledger)
-        states = [aggregate.state.name for aggregate in there]
+        states = [each.name for each in there]
         ledger.execute(query("apart_committed"), {"states": states, "txid": assignment.attempt.txid})
 
     def take_back(self, ledger: Connection, batch: Batch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, RowMapping
 from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.rebuild import Progress
 from txbatch.core.definition.checks import check_definition
+from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.keep_policy import policy
 from txbatch.core.definition.renames import by_name
 from txbatch.core.definition.stored import (
@@ -30,13 +32,20 @@ def check(connection: Connection, topology: Topology, job: str | None = None) ->
     Raise SchemaMismatch if the topology or a state's name is stored with another definition.
     """
     stored = known(connection, topology)
-    try:
+    with rebuild_told(connection, topology.name):
         check_definition(topology, job or stored.job, stored)
+    return stored
+
+
+@contextmanager
+def rebuild_told(connection: Connection, topology: str) -> Iterator[None]:
+    """Context manager. If the block raises SchemaMismatch while a rebuild runs, put the rebuild in front of the error."""
+    try:
+        yield
     except SchemaMismatch as error:
-        if (told := rebuilt_now(connection, topology.name)) is None:
+        if (told := rebuilt_now(connection, topology)) is None:
             raise
         raise SchemaMismatch(f"{told}. Until then {error}") from error
-    return stored
 
 
 def rebuilt_now(connection: Connection, topology: str) -> str | None:
@@ -95,6 +104,7 @@ def row(topology: Topology, job: str, stored: StoredTopology) -> dict[str, Any]:
         "streams": canonical_json(stream_fields(topology)),
         "keep": canonical_json(keep) if keep else None,
         "watermarks": canonical_json(watermarks) if watermarks else None,
+        "digest": definition_digest(topology),
     }
 
 

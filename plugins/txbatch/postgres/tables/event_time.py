@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, canonical_json
+from txbatch.core.protocol.commit import CommitPlan
 from txbatch.core.protocol.event_time import EventTimeFacts, advance, ahead_of, late_of, pin_watermarks
 from txbatch.core.protocol.ledger import RunPlan
 from txbatch.core.protocol.window_closing import Marks, decide_closing, largest
@@ -49,15 +49,15 @@ def let_plan(connection: Connection, topology: str) -> None:
     connection.execute(query("let_plan"), {"topology": topology})
 
 
-def commit(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest, ranges: list[Ended]) -> None:
+def commit(connection: Connection, plan: CommitPlan, ranges: list[Ended]) -> None:
     """Write the batch's watermarks, the windows the batch closes, and how many records were late or ahead.
 
     `ranges` are the ranges the batch read. A restate moves no watermark, and closes nothing.
     """
-    watermarks = topology.watermarks
+    topology, batch, watermarks = plan.topology, plan.batch, plan.topology.watermarks
     if not watermarks:
         return
-    told: dict[str, Any] = {"watermark": None, "closed_to": None, "closed": None, "late": late_of(manifest)}
+    told: dict[str, Any] = {"watermark": None, "closed_to": None, "closed": None, "late": late_of(plan.manifest)}
     if batch.kind is not BatchKind.RESTATE:
         known = EventTimeFacts(
             marks(connection, batch.topology),
@@ -68,20 +68,20 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
         told["watermark"] = after = advance(watermarks, batch.plan, known, topology.behind)
         if topology.closes:
             connection.execute(query("close_alone"), {"topology": batch.topology})
-            before, plans = closed_to(connection, batch.topology), _open_plans(connection, topology, batch)
+            before, plans = closed_to(connection, batch.topology), _open_plans(connection, plan)
             told["closed_to"], told["closed"] = decide_closing(topology.aggregates, before, after, plans)
     written = {name: canonical_json(value) if value else None for name, value in told.items()}
-    ahead, to = ahead_of(manifest) or (None, None)
+    ahead, to = ahead_of(plan.manifest) or (None, None)
     of = {"topology": batch.topology, "txid": batch.txid, "ahead": ahead, "ahead_to": to}
     connection.execute(query("batch_times"), {**of, **written})
 
 
-def _open_plans(connection: Connection, topology: Topology, batch: Batch) -> list[Marks]:
+def _open_plans(connection: Connection, plan: CommitPlan) -> list[Marks]:
     """Return the watermarks of all other plans that may still count for the first time."""
-    names = {"topology": batch.topology, "txid": batch.txid}
+    names = {"topology": plan.batch.topology, "txid": plan.batch.txid}
     found = connection.execute(query("open_watermarks"), names)
     plans = (BatchPlan({}, watermark=row.watermark or {}, planned_at=row.planned_at) for row in found)
-    return [plan.marks(topology.watermarks) for plan in plans]
+    return [each.marks(plan.topology.watermarks) for each in plans]
 
 
 def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str, list[int | None]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC
 from typing import Any
 
@@ -23,10 +24,9 @@ from txbatch.core.upstream.ranges import (
     check_gone,
     check_kept,
     check_same,
-    defined_by,
     replaced_with,
 )
-from txbatch.core.upstream.upstream import UpstreamReader, check_asked, check_dated, check_merged, shown_columns
+from txbatch.core.upstream.upstream import UpstreamReader, check_asked, check_dated, check_merged, unknown_state
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import escape_percent, pg_name
 from txbatch.postgres.database.generations import CURRENT
@@ -47,9 +47,21 @@ class PostgresUpstream:
     def known(self, state: str) -> UpstreamState:
         """Return how far a state is. Raise UnknownName if the state is unknown, TerminalError if the state's past is not kept."""
         with transaction(self.engine) as connection:
-            found = known(connection, state)
-            check_merged(state, found.topology, found.defined, self.jobs)
-            return found
+            return self._known(connection, state)
+
+    def facts(self, states: Collection[str]) -> Mapping[str, UpstreamState]:
+        """Return how far several states are, in one snapshot; missing states are left out. Raise as `known` does."""
+        found = dict[str, UpstreamState]()
+        with transaction(self.engine) as connection:
+            for state in states:
+                with suppress(UnknownName):
+                    found[state] = self._known(connection, state)
+        return found
+
+    def _known(self, connection: Connection, state: str) -> UpstreamState:
+        found = known(connection, state)
+        check_merged(state, found.topology, found.defined, self.jobs)
+        return found
 
     def readers(self) -> Sequence[UpstreamReader]:
         """Return all streams that read a state."""
@@ -91,16 +103,6 @@ class PostgresUpstream:
             (*_, (closing, _)) = _closings(connection, found, range_)
             return AsOf(connection, found, self.jobs).reopened(closing, range_)
 
-    def fields(self, state: str, txid: int) -> Mapping[str, str]:
-        """Return the columns that a state shows as of a cut, each with its aggregate; keys have no aggregate."""
-        with transaction(self.engine) as connection:
-            found = known(connection, state)
-            columns = defined_by(found, replaced_with(found, txid) if txid else None) or {
-                "keys": (),
-                "aggregates": {},
-            }
-            return shown_columns(columns)
-
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield the given columns of a state as of a cut, a row per key."""
         with transaction(self.engine) as connection:
@@ -140,7 +142,7 @@ def known(connection: Connection, state: str) -> UpstreamState:
     """Return how far a state is. Raise UnknownName if the state is unknown, TerminalError if the state's past is not kept."""
     row = connection.execute(query("upstream_state"), {"state": state}).mappings().first()
     if row is None:
-        raise UnknownName(f"no state {state!r} is known: run the job that makes it first; `txbatch status` lists them")
+        raise unknown_state(state)
     check_dated(state, row["database"], contributions=row["contributions"])
     versions = {"name": f"report.{pg_name(versions_name(state))}"}
     if not connection.execute(query("relation_exists"), versions).scalar_one():
