@@ -44,8 +44,8 @@ from txbatch.core.errors import (
     TransientError,
     UnsafeStaging,
 )
-from txbatch.core.formats import check_format
 from txbatch.core.records.fields import Field
+from txbatch.core.stored_json import check_format
 from txbatch.core.topology.topology import checked_topology_name
 from txbatch.storage.links import links_on
 

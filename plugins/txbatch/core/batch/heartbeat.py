@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from txbatch.core.errors import StagingUnreadable
-from txbatch.core.formats import check_format
+from txbatch.core.stored_json import check_format
 
 FORMAT = 1  # written down from format 2 on
 

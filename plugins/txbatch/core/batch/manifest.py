@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from txbatch.core.batch.plan import Range
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
-from txbatch.core.formats import check_format
+from txbatch.core.stored_json import check_format
 
 FORMAT = 1
 # Fields left out if unknown.

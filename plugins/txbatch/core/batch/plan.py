@@ -31,7 +31,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, assert_never
 
-from txbatch.core.formats import check_format, is_range
+from txbatch.core.stored_json import check_format, is_range
 
 if TYPE_CHECKING:
     from txbatch.core.windows.watermark import Watermark

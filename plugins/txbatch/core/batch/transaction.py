@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import InvalidPlan, InvalidSchedule, WhyMissing
-from txbatch.core.formats import check_format
+from txbatch.core.stored_json import check_format
 
 if TYPE_CHECKING:
     from txbatch.core.batch.loaded import Loaded

@@ -19,11 +19,11 @@ from txbatch.core.errors import (
     SourceNotReady,
     UnknownField,
 )
-from txbatch.core.formats import is_range
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import restate
 from txbatch.core.protocol.ledger import Head, PositionVersion
 from txbatch.core.sources.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
+from txbatch.core.stored_json import is_range
 from txbatch.core.topology.look_up import Versioned
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology

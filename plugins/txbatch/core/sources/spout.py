@@ -17,8 +17,8 @@ from txbatch.core.errors import (
     PartitionUnreadable,
     SourceCutBack,
 )
-from txbatch.core.formats import is_range
 from txbatch.core.records.sql import spark_text
+from txbatch.core.stored_json import is_range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
