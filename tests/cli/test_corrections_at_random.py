@@ -19,7 +19,7 @@ from without_spark import LikeTheDriver
 
 Txbatch = Callable[..., Result]
 ALL = (1, 2, 3)
-GONE = "not there any more, and its interval had"
+GONE = "not there any more, and the interval had"
 
 
 def interval(day: int) -> list[str]:

@@ -174,18 +174,18 @@ CASES = {
     "state.words": (
         ROW,
         {
-            "line": ("'zz'", "not what its contributions amount to"),
-            "count": ("count + 1", "not what its contributions amount to"),
-            "last": ("7", "not what its contributions amount to"),
-            "txid": ("txid - 1", "not what its contributions amount to"),
+            "line": ("'zz'", "differs from its contributions"),
+            "count": ("count + 1", "differs from its contributions"),
+            "last": ("7", "differs from its contributions"),
+            "txid": ("txid - 1", "differs from its contributions"),
         },
     ),
     "state.days": (
         "name = 'a'",
         {
-            "name": ("'zz'", "not what its contributions amount to"),
-            "count": ("count + 1", "not what its contributions amount to"),
-            "txid": ("txid + 1", "not what its contributions amount to"),
+            "name": ("'zz'", "differs from its contributions"),
+            "count": ("count + 1", "differs from its contributions"),
+            "txid": ("txid + 1", "differs from its contributions"),
         },
     ),
     "contribution.words": (
@@ -210,9 +210,9 @@ CASES = {
     "contribution_base.words": (
         ROW,
         {
-            "line": ("'zz'", "not what its contributions amount to"),
-            "count": ("count + 1", "not what its contributions amount to"),
-            "last": ("77", "not what its contributions amount to"),
+            "line": ("'zz'", "differs from its contributions"),
+            "count": ("count + 1", "differs from its contributions"),
+            "last": ("77", "differs from its contributions"),
             "txid": ("2", "contribution_base.words has txid 2"),
         },
     ),

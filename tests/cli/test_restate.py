@@ -224,7 +224,7 @@ def test_records_whose_file_is_gone_are_not_taken_out_in_silence(
 ) -> None:
     before = counts(engine)
     two_files.unlink()
-    told = "two of stream 'in' is not there any more, and its interval had 3 records then, 2 records now"
+    told = "two of stream 'in' is not there any more, and the interval had 3 records then, 2 records now"
     refused(txbatch(*asked), told)
     assert counts(engine) == before
     (planned,) = rows(txbatch("restate", "days", "1", "--plan", "--accept-missing", "--json"))

@@ -297,7 +297,7 @@ def test_what_was_aborted_can_still_be_given_up_so_its_source_stays(backing: Any
 def test_what_was_given_up_is_history(backing: Any) -> None:
     backing.initialize(defined("s"), "1")
     backing.ledger.skip("t", 1, "poison")
-    told = r"has history, up to txid \d, .*state 'more' is new\..* Put it back"
+    told = r"has history, up to txid \d, .*state 'more' is new\..* Put the old definition back"
     with pytest.raises(SchemaMismatch, match=told):
         backing.ledger.register(defined("s", "more"), "jobs/job.py")
     mended = replace(run("mended"), restate=Restate(2, "it was mended", skipped=True))

@@ -26,7 +26,7 @@ def test_a_change_of_its_database_is_refused_with_the_next_step(
         with pytest.raises(SchemaMismatch) as raised:
             refused()
         told = str(raised.value)
-        assert f"state 's' is {WHERE[now]} now, was {WHERE[was]}, where what it has counted stays. Put it back" in told
+        assert f"state 's' is {WHERE[now]} now, was {WHERE[was]}, where what it has counted stays. Put the old" in told
         assert "or define another topology, with states of other names" in told
         assert "txbatch rebuild" not in told
     whole(backing, before, "2", dog=1)

@@ -148,5 +148,5 @@ def test_a_topology_without_intervals_goes_on_until_nothing_is_new(made: dict[st
 
 
 def test_the_form_and_the_page_explain_it(made: dict[str, Any]) -> None:
-    assert "each interval of the schedule in it" in made["params"]["catch_up"]
+    assert "each interval of the schedule within the given interval" in made["params"]["catch_up"]
     assert "**To catch up**" in made["page"]

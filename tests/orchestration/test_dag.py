@@ -156,7 +156,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_page_says_what_is_counted_per_interval(made: dict[str, Any]) -> None:
-    told = "**different** counts per interval: distinct. What these make of one interval is counted exactly once;"
+    told = "**different** counts per interval: distinct. The results of one interval are counted exactly once,"
     assert told in made["within"]
     assert "per interval" not in made["page"]
 

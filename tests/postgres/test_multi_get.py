@@ -153,7 +153,7 @@ def test_whoever_reads_report_may_ask_and_finds_by_index_whatever_collation(benc
 def test_an_older_state_gets_its_function_by_its_next_run_and_no_run_makes_it_twice(bench: Bench) -> None:
     bench.whole(words(dog=1), "1")
     bench.run("DROP FUNCTION report.get_word_count")
-    with pytest.raises(UnknownName, match="an earlier version made once its job has run again"):
+    with refused("TX401", "'word_count'", "earlier version", "run the job"):
         get(bench.engine, "word_count", "dog")
     bench.ledger.register(bench.topology, "jobs/job.py")
     assert get(bench.engine, "word_count", "dog") == [{"count": 1}]
@@ -202,7 +202,7 @@ def test_a_state_apart_is_asked_where_it_is(engine: Engine, databases: Callable[
     bench = Bench(engine, apart, warehouses)
     bench.whole(words(dog=2), "1")
     assert get(there, "word_count", "dog", "cat") == [{"count": 2}, None]
-    with pytest.raises(UnknownName, match="one that is kept in another database is asked there"):
+    with refused("TX401", "'word_count'", "another database"):
         get(engine, "word_count", "dog")
     reports = Reports(Settings(tmp_path, databases("warehouse"), "file:///nowhere", connections=databases))
     assert reports.multi_get("word_count", ["dog"], database="warehouse") == [{"count": 2}]

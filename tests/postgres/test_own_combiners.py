@@ -67,7 +67,7 @@ def test_without_its_job_there_is_what_each_batch_contributed(bench: Bench, engi
     why = reader.why("own", ("dog",))
     assert [(each["txid"], each["values"]["far"]) for each in why["versions"]] == [(1, 6), (2, 0)]
     assert why["equal"] is None
-    told = "state 'own' merges 'far_low' by Span.combine, which is Python of its job: .*; `txbatch why own KEY`"
+    told = "state 'own' merges 'far_low' by Span.combine, which is Python of its job, .*; `txbatch why own KEY`"
     for corrected in (False, True):
         with pytest.raises(TerminalError, match=told):
             reader.as_of("own", 1, corrected=corrected)

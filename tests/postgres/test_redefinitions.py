@@ -185,7 +185,7 @@ def test_a_topology_that_is_renamed_takes_all_of_the_ledger_with_it(engine: Engi
     now.new_stream("in", bench.topology.streams["in"].spout).group_by("word").persistent_aggregate(
         OpaqueState("s"), count=Count()
     )
-    with pytest.raises(SchemaMismatch, match=r"topology 'sales' was 't'\. Put it back"):
+    with pytest.raises(SchemaMismatch, match=r"topology 'sales' was 't'\. Put the old definition back"):
         bench.ledger.register(now, JOB)
     bench.ledger.change(now, JOB, WHY)
     counted(engine, now, "2", dog=(2,))

@@ -296,9 +296,7 @@ def _contradicted(told: Sequence[str]) -> str:
 
 
 def _of_state(compared: Compared) -> Finding:
-    restate = (
-        "the state differs from the sum of its contributions: rows were changed by hand" if compared.different else None
-    )
+    restate = "the state differs from its contributions: rows were changed by hand" if compared.different else None
     return Finding(
         "state",
         compared.outcome,

@@ -191,8 +191,8 @@ def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -
     if "rebuild" not in told:
         applied = next(iter(told)) if len(told) == 1 else by_kind
         return (
-            f"Put it back as it was; or `txbatch change {job} --why '...' --yes` applies it to {topology!r}, {applied}, with "
-            "no record counted again"
+            f"Put the old definition back; or `txbatch change {job} --why '...' --yes` applies it to {topology!r}, {applied}, "
+            "with no record counted again"
         )
     joins = any(isinstance(each, NeedsRebuild) and each.joins for each in found)
     hint = f'Give what is new since="now", and it counts from now on{_renamed_told(found)}. ' if joins else ""
