@@ -97,8 +97,8 @@ def test_a_value_out_of_range_changes_nothing(engine: Engine) -> None:
     batch = bench.emitted(more, "2")
     before = everything(bench)
     told = (
-        "^TX305 .no retry helps.: word_count 2:1, state 'word_count': .*out of range; the sum of 'total' outgrows its type: abort "
-        "the batch, or"
+        "^TX305 .no retry helps.: word_count 2:1, state 'word_count': .*out of range; the sum of 'total' outgrows its type: "
+        "abort the batch, or"
     )
     with pytest.raises(BadRecord, match=told):
         bench.commit(batch, more)
