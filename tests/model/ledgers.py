@@ -15,7 +15,6 @@ from txbatch.core.batch.apart import LastWriter
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.protocol.ledger import Ledger
 from txbatch.core.topology.topology import Topology
-from txbatch.failpoints import FailpointReached
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
 from txbatch.postgres.apart import apart
@@ -134,13 +133,7 @@ class MemoryView:
         return {key: self.report(state).get(key) for key in keys}
 
     def die_in_commit(self, patch: pytest.MonkeyPatch) -> None:
-        record = Tables.record
-
-        def recorded(*arguments: Any) -> Any:
-            record(*arguments)
-            raise FailpointReached
-
-        patch.setattr(Tables, "record", recorded)
+        patch.setenv("TXBATCH_FAILPOINTS", "commit.before_commit=raise")
 
 
 class PostgresView:

@@ -19,7 +19,7 @@ from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Offsets
 from txbatch.core.state.state import StateKind
 from txbatch.memory import apart
-from txbatch.memory import ledger as memory
+from txbatch.memory import rows as memory
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
 

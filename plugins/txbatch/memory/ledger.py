@@ -15,52 +15,42 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 from uuid import uuid4
 
-from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
     Assignment,
     Batch,
-    BatchKind,
     BatchStatus,
     Interval,
-    Metadata,
     Run,
-    canonical_json,
 )
 from txbatch.core.definition.changes import redefinitions
-from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.definition.stored import state_definition
-from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.protocol import decisions, fence
-from txbatch.core.protocol.ledger import Committed, Head, PositionVersion, RunPlan, Unfinished
-from txbatch.core.protocol.record_numbers import pin_record_numbers
-from txbatch.core.protocol.restate import check_version
+from txbatch.core.errors import StaleAttempt
+from txbatch.core.protocol import fence
+from txbatch.core.protocol.ledger import Head, PositionVersion, Unfinished
 from txbatch.core.text import one_line
-from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.topology import Topology
-from txbatch.memory import aborts, event_time
+from txbatch.ledger.transactions import Transactions
+from txbatch.memory import event_time
 from txbatch.memory.apart import MemoryWarehouses
-from txbatch.memory.commit import commit_batch
-from txbatch.memory.stored import Attempt, Partials, Rows
+from txbatch.memory.rows import MemoryRows
+from txbatch.memory.stored import Rows
 from txbatch.memory.tables import Tables
 from txbatch.memory.upstream import MemoryUpstream
 
 
-class MemoryLedger:
-    """`core.protocol.ledger.Ledger` in the calling process, for any number of threads.
+class MemoryLedger(Transactions):
+    """`core.protocol.ledger.Ledger` in the calling process, for any number of threads. The transactions are `Transactions`.
 
     Each method is one transaction: the method changes a snapshot. The snapshot replaces the tables, unless an error occurs.
     `clock` decides when leases end and whether an interval is over. States apart live in `warehouses`, without snapshots
@@ -92,6 +82,15 @@ class MemoryLedger:
                     snapshot.batches[at] = replace(batch, lease_live=not batch.lease_live)
             yield snapshot
             self.tables = snapshot
+
+    @contextmanager
+    def store(self) -> Iterator[MemoryRows]:
+        """Context manager. Yield the rows of one transaction."""
+        with self.transaction() as tables:
+            yield self._rows(tables)
+
+    def _rows(self, tables: Tables) -> MemoryRows:
+        return MemoryRows(tables, self.warehouses, self.uuid, self.clock(), self.lease_seconds)
 
     @property
     def upstream(self) -> MemoryUpstream:
@@ -125,7 +124,7 @@ class MemoryLedger:
     def check_interval(self, topology: str, interval: Interval) -> None:
         """Raise IntervalNotOver if the interval is not over, IntervalTaken if other batches have parts of the interval."""
         with self.transaction() as tables:
-            self._check_interval(tables, topology, interval)
+            self._rows(tables).taken(topology, [interval]).take(interval)
 
     def head(self, topology: str, run: Run) -> Head:
         """Return the head for a run."""
@@ -146,78 +145,10 @@ class MemoryLedger:
         with self.transaction() as tables:
             return event_time.closed_to(tables, topology)
 
-    def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
-        """Store the next txid with the metadata (R1). Return None if the head moved since it was read."""
-        found = self.plan_many(head, [(run, metadata)], topology)
-        return None if found is None else found[0]
-
-    def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
-        """Store the next txids, each planned after the txid before (R1). Return None if the head moved since it was read.
-
-        A refused plan behind the first ends the list.
-        """
-        with self.transaction() as tables:
-            tables.check_known(head.topology)
-            if decisions.moved(head, *tables.heads(head.topology, [run for run, _ in plans])):
-                return None
-            stored = tables.topologies[head.topology]
-            if topology is not None and definition_digest(topology) != stored.digest:
-                tables.define(topology, stored.job)
-            watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
-            now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
-            if topology is not None and watermarks:
-                plans = event_time.pin(tables, topology, plans, now)
-            for run, metadata in decisions.before_refused(plans, partial(self._check_plan, tables, head.topology)):
-                if numbers and run.restate is None:
-                    metadata = pin_record_numbers(metadata, numbers, tables.next_numbers(head.topology, numbers))
-                batch = self._lease(tables, self._batch(head, run, metadata), run)
-                if run.interval:
-                    tables.intervals[head.topology, batch.txid] = run.interval
-                if watermarks:
-                    event_time.note_planned(tables, head.topology, batch.txid, now)
-                tables.let_find(batch, run)
-                tables.waiting.pop((head.topology, run.name), None)
-                found.append(batch)
-                head = replace(head, next_txid=batch.txid + 1, prev=head.prev if run.restate else batch)
-            return found
-
-    def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch. If the batch has an interval or other parameters, abort the batch instead (R6).
-
-        Return None if the batch was aborted, is final, or is looked after again: the caller reads the head again. A batch
-        that cannot be aborted, because a warehouse has rows of the batch, is taken over as well.
-        """
-        with self.transaction() as tables:
-            now = tables.batch(batch.topology, batch.txid)
-            if not decisions.unattended(now, run):
-                return None
-            if not decisions.may_adopt(now, run):
-                with suppress(HalfCommitted):
-                    aborts.abort(tables, self.warehouses, self.uuid, now)
-                    return None
-            tables.waiting.pop((now.topology, run.name), None)
-            return self._lease(tables, now, run)
-
     def note_wait(self, batch: Batch, run: Run) -> None:
         """Show to others that a run without a batch waits for the end of `batch`."""
         with self.transaction() as tables:
             tables.waiting[batch.topology, run.name] = batch.txid
-
-    def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if the batch is
-        final.
-        """
-        with self.transaction() as tables:
-            now = tables.batch(batch.topology, batch.txid)
-            fence.check_attempt(now, run)
-            tables.supersede_attempts(now)
-            raised = replace(now, status=BatchStatus.PLANNED, fence=now.fence + 1, token=uuid4().hex)
-            token = str(raised.token)
-            of = raised.metadata, code, raised.position, event_time.planned_at(tables, raised)
-            assignment = Assignment(raised.topology, raised.attempt, token, *of)
-            tables.attempts[raised.topology, raised.attempt] = Attempt(assignment, run.name)
-            self._lease(tables, raised, run)
-            return assignment
 
     def renew_lease(self, assignment: Assignment) -> bool:
         """Renew the lease of the attempt's run. Return False if the attempt is not the newest attempt of an open batch."""
@@ -227,7 +158,7 @@ class MemoryLedger:
                 fence.check_fence(now, assignment.attempt, assignment.token)
             except StaleAttempt:
                 return False
-            self._lease(tables, now)
+            self._rows(tables).renew_lease(now)
             return True
 
     def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
@@ -236,7 +167,7 @@ class MemoryLedger:
             now = tables.batch(batch.topology, batch.txid)
             if now.status.final or now.lease_run != run.name:
                 return False
-            self._lease(tables, now)
+            self._rows(tables).renew_lease(now)
             return True
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
@@ -245,22 +176,6 @@ class MemoryLedger:
             at = assignment.topology, assignment.attempt
             if tables.attempts[at].status == "emitting":
                 tables.attempts[at] = replace(tables.attempts[at], status="failed", error=one_line(error))
-
-    def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Take the manifests of several attempts: all, or nothing; raise the error of the first refused attempt."""
-        with self.transaction() as tables:
-            return [self._recorded(tables, assignment, manifest) for assignment, manifest in recorded]
-
-    def _recorded(self, tables: Tables, assignment: Assignment, manifest: Manifest) -> Batch:
-        now = tables.batch(assignment.topology, assignment.attempt.txid)
-        fence.check_fence(now, assignment.attempt, assignment.token)
-        check_manifest(manifest, assignment)
-        earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
-        missing = now.restate is not None and now.restate.accept_missing
-        check_same_records(manifest, earlier, tables.topologies[now.topology].source, accept_missing=missing)
-        at = now.topology, now.attempt
-        tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest, error=None)
-        return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
 
     def batch(self, topology: str, txid: int) -> Batch:
         """Return a batch; raise UnknownName if missing."""
@@ -315,33 +230,6 @@ class MemoryLedger:
         with self.transaction() as tables:
             return tables.open_before(topology, txid)
 
-    def commit(self, topology: Topology, batch: Batch, partials: Partials, run: Run | None = None) -> Committed:
-        """Apply the partials of the attempt in `batch`, whole or not at all (R6..R10)."""
-        with self.transaction() as tables:
-            return commit_batch(tables, self.warehouses, self.uuid, self.clock, topology, batch, partials, run)
-
-    def success(self, topology: str, txid: int) -> bool:
-        """Note that success ran; return True the first time. Raise TerminalError if the txid is not committed (R8)."""
-        with self.transaction() as tables:
-            now = tables.batch(topology, txid)
-            decisions.check_success(now)
-            tables.batches[topology, txid] = replace(now, succeeded=True)
-            return not now.succeeded
-
-    def abort(self, topology: str, txid: int, why: str) -> Batch:
-        """Free an uncommitted batch's records (R16). Raise TerminalError for a committed batch."""
-        with self.transaction() as tables:
-            now = tables.batch(topology, txid)
-            decisions.check_abort(now)
-            return aborts.abort(tables, self.warehouses, self.uuid, now)
-
-    def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
-        """Abort a batch and give up the records, of all partitions or a single one, by a txid that counts them as read (R16)."""
-        with self.transaction() as tables:
-            skipped = aborts.skip(tables, self.warehouses, self.uuid, topology, txid, why, partition)
-            tables.committed_at[topology, skipped.txid] = self.clock()
-            return skipped
-
     def new_values(self, table: str) -> list[tuple[Any, ...]]:
         """Return the rows written by commits into a table of new values, in order."""
         with self.transaction() as tables:
@@ -351,33 +239,3 @@ class MemoryLedger:
         """Return a state's present rows, by key."""
         apart = self.tables.states[state].database is not None
         return self.warehouses.rows(state) if apart else self.tables.states[state].rows
-
-    def _batch(self, head: Head, run: Run, metadata: Metadata) -> Batch:
-        """Return the batch of the next txid."""
-        stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
-        batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key)
-        if run.restate is None:
-            return replace(batch, prev_txid=head.prev_txid)
-        again = run.restate
-        of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
-        return replace(of, reason=one_line(again.why), requested_by=again.by)
-
-    def _check_plan(self, tables: Tables, topology: str, run: Run, metadata: Metadata) -> None:
-        """Refuse an interval not open to planning, and a restate of a batch that cannot be counted again."""
-        if run.interval:
-            self._check_interval(tables, topology, run.interval)
-            if left := tables.windows_left(topology):
-                check_interval_not_left(topology, run.interval, BatchPlan.from_json(metadata), left)
-        if run.restate is not None:
-            check_version(tables.version(topology, run.restate.position), run.restate)
-
-    def _check_interval(self, tables: Tables, topology: str, interval: Interval) -> None:
-        taken = list(tables.overlapping(topology, interval).values())
-        decisions.check_interval(topology, interval, self.clock(), taken)
-
-    def _lease(self, tables: Tables, batch: Batch, run: Run | None = None) -> Batch:
-        """Return the batch, looked after by the run from now on; without a run, by the same run as before."""
-        at = batch.topology, batch.txid
-        tables.leases[at] = self.clock() + timedelta(seconds=self.lease_seconds)
-        tables.batches[at] = replace(batch, lease_run=run.name if run else batch.lease_run, lease_live=True)
-        return tables.batches[at]

@@ -305,12 +305,6 @@ class Tables:
             if attempt.status in ("emitting", "emitted"):
                 self.attempts[batch.topology, attempt.assignment.attempt] = replace(attempt, status="superseded")
 
-    def abort(self, batch: Batch) -> Batch:
-        """Free the batch's records."""
-        self.supersede_attempts(batch)
-        self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.ABORTED)
-        return self.batches[batch.topology, batch.txid]
-
     def give_up(self, batch: Batch, why: str, *, found_by_run: bool) -> Batch:
         """Give up records by a new txid: the records count as read (R16). `found_by_run`: the batch's runs find the txid."""
         txid = decisions.next_txid([each.txid for each in self.batches_of(batch.topology)])

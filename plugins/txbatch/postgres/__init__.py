@@ -1,5 +1,5 @@
 """The ledger and its states in PostgreSQL, through SQLAlchemy and psycopg2.
 
-The transactions of the ledger are in `ledger`, `plans`, `commit`, `aborts`. The rooms below, from the ground up: `database`,
+The transactions of `txbatch.ledger` stand on `rows`, with `plans`; `ledger` has all else. The rooms below: `database`,
 `tables` and `state`, `schema`, `apart` and `upstream`, `reading` and `corrections`.
 """

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: read rows under locks, ask `core.protocol.decisions`, write the decision.
+"""The ledger in PostgreSQL: its questions and small notes. `ledger.transactions` has the transactions that decide.
 
 Locks are always taken in the order topology, batch, state keys (R1).
 """
@@ -6,52 +6,46 @@ Locks are always taken in the order topology, batch, state keys (R1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, RowMapping
 
-from txbatch import failpoints
-from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
+from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
     Assignment,
     Batch,
     Interval,
-    Metadata,
     Run,
-    TransactionAttempt,
-    canonical_json,
 )
 from txbatch.core.definition.changes import redefinitions
-from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition
-from txbatch.core.errors import LeaseHeld, Unavailable
-from txbatch.core.protocol import decisions
-from txbatch.core.protocol.fence import check_attempt, check_fence
-from txbatch.core.protocol.ledger import Committed, Head, PositionVersion, RunPlan, Unfinished
+from txbatch.core.errors import Unavailable
+from txbatch.core.protocol.ledger import Head, PositionVersion, Unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
-from txbatch.postgres import aborts
+from txbatch.ledger.transactions import Transactions
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.corrections import definition_changes as changes
 from txbatch.postgres.database.engine import check_server, transaction
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.plans import check_interval
-from txbatch.postgres.plans import store as store_plans
+from txbatch.postgres.rows import PostgresRows
 from txbatch.postgres.schema import state_tables
-from txbatch.postgres.tables import batch_lock, batches, definitions, event_time, record_numbers
+from txbatch.postgres.tables import batches, definitions, event_time
 from txbatch.postgres.upstream.upstream import PostgresUpstream
 
 log = logging.getLogger(__name__)
 CLI_LEASE_SECONDS = 120
 
 
-class PostgresLedger:
-    """`core.protocol.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
+class PostgresLedger(Transactions):
+    """`core.protocol.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`.
+
+    The transactions that decide are `Transactions`.
+    """
 
     def __init__(
         self,
@@ -63,6 +57,12 @@ class PostgresLedger:
     ) -> None:
         self.engine, self.warehouses, self.jobs = engine, warehouses or Warehouses(), jobs
         self.lease_seconds = lease_seconds
+
+    @contextmanager
+    def store(self) -> Iterator[PostgresRows]:
+        """Context manager. Yield the rows of one transaction."""
+        with transaction(self.engine) as connection:
+            yield PostgresRows(connection, self.warehouses, self.lease_seconds)
 
     @property
     def upstream(self) -> PostgresUpstream:
@@ -145,74 +145,11 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             return event_time.closed_to(connection, topology)
 
-    def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
-        """Store the next txid with its metadata (R1). Return None if the head has moved since the caller read the head."""
-        found = self.plan_many(head, [(run, metadata)], topology)
-        return None if found is None else found[0]
-
-    def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
-        """Store the next txids, each planned after the txid before (R1). Return None if the head has moved since the caller
-        read it.
-
-        Storing ends at the first refused plan; if the very first plan is refused, the error is raised.
-        """
-        failpoints.hit("initialize.before_lock")
-        with transaction(self.engine) as connection:
-            stored = batches.lock_topology(connection, head.topology)
-            if decisions.moved(head, *batches.heads(connection, head.topology, [run for run, _ in plans])):
-                return None
-            if topology is not None and definition_digest(topology) != stored["digest"]:
-                definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
-            if topology is not None and topology.watermarks:
-                plans = event_time.pin(connection, topology, plans)
-            if topology is not None and topology.numbered:
-                plans = record_numbers.pin(connection, topology.name, topology.numbered, plans)
-            last = store_plans(connection, head, plans, self.lease_seconds)
-            between = {"topology": head.topology, "first": head.next_txid, "last": last}
-            return list(batches.batches(connection, "batches_between", **between))
-
-    def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).
-
-        Return None if the batch was aborted, is final, is looked after again, or is being committed: then the caller reads
-        the head again. If a warehouse has rows of a batch and the batch cannot be aborted, the batch is taken over as well.
-        """
-        ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
-        with suppress(LeaseHeld), transaction(self.engine) as connection:
-            batches.lock_topology(connection, batch.topology)
-            now = batches.lock_batch(connection, **ids)
-            if not decisions.unattended(now, run):
-                return None
-            if not decisions.may_adopt(now, run) and aborts.abandon(connection, self.warehouses, now, run):
-                return None
-            connection.execute(query("take_lease"), {**ids, **self._lease(run)})
-            connection.execute(query("forget_waits"), {"topology": batch.topology, "runs": [run.name]})
-            return batches.batch(connection, **ids)
-        return None
-
     def note_wait(self, batch: Batch, run: Run) -> None:
         """Show to others that a run without a batch waits for the end of the given batch."""
         with transaction(self.engine) as connection:
             ids = {"topology": batch.topology, "txid": batch.txid, "run": run.name}
             connection.execute(query("note_wait"), ids)
-
-    def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if the batch is
-        final.
-        """
-        ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
-        failpoints.hit("attempt.before_lock")
-        with transaction(self.engine) as connection:
-            now = batches.lock_batch(connection, **ids, run=run)
-            check_attempt(now, run)
-            connection.execute(query("supersede_attempts"), ids)
-            raised = batches.one(connection, "raise_fence", **ids, **self._lease(run))
-            attempt = TransactionAttempt(batch.txid, raised["fence"])
-            of = now.position, now.planned_at
-            assignment = Assignment(batch.topology, attempt, raised["token"], now.metadata, code, *of)
-            row = {"token": assignment.token, "run": run.name, "code": code}
-            connection.execute(query("insert_attempt"), {**_ids(assignment), **row})
-            return assignment
 
     def renew_lease(self, assignment: Assignment) -> bool:
         """Renew the lease of the attempt's run. Return False if the attempt is no longer the newest attempt of an open batch."""
@@ -230,28 +167,6 @@ class PostgresLedger:
         """Record the error of a failed attempt."""
         with transaction(self.engine) as connection:
             connection.execute(query("fail_attempt"), {**_ids(assignment), "error": one_line(error)})
-
-    def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Store the manifests of attempts, by ascending txids: all of them, or none.
-
-        Raise the error of the first refused attempt: StaleAttempt (R5), Incomplete (R7).
-        """
-        with transaction(self.engine) as connection:
-            return [self._recorded(connection, assignment, manifest) for assignment, manifest in recorded]
-
-    def _recorded(self, connection: Connection, assignment: Assignment, manifest: Manifest) -> Batch:
-        now = batches.lock_batch(connection, assignment.topology, assignment.attempt.txid)
-        check_fence(now, assignment.attempt, assignment.token)
-        check_manifest(manifest, assignment)
-        earlier = _earlier_manifests(connection, assignment)
-        if earlier or manifest.unreadable:
-            source = batches.one(connection, "topology", topology=assignment.topology)["source"]
-            missing = now.restate is not None and now.restate.accept_missing
-            check_same_records(manifest, earlier, source, accept_missing=missing)
-        row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
-        connection.execute(query("attempt_emitted"), row)
-        lease = {"lease_seconds": self.lease_seconds}
-        return batches.batch_from(batches.one(connection, "batch_emitted", **_ids(assignment), **lease))
 
     def batch(self, topology: str, txid: int) -> Batch:
         """Return one batch. Raise UnknownName if the ledger has no such batch."""
@@ -301,48 +216,6 @@ class PostgresLedger:
                 "int | None", batches.one(connection, "neighbours", topology=topology, txid=txid)["open_before"]
             )
 
-    def commit(
-        self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
-    ) -> Committed:
-        """Apply the partials of the attempt that `batch` names, in one transaction (R10).
-
-        `partials` maps each state to Arrow record batches. `run` may end a stalled older commit of its own. Raise
-        StaleAttempt, NotItsTurn, BrokenChain, Incomplete, StateAhead; OutcomeUnknown if the answer to COMMIT is lost.
-        """
-        failpoints.hit("commit.before_lock")
-        with transaction(self.engine) as connection:
-            batch_lock.begin_commit(connection, batch)
-            now = batches.lock_batch(connection, batch.topology, batch.txid, run)
-            if run is not None and now.lease_run != run.name and not now.status.final:
-                ids = {"topology": now.topology, "txid": now.txid}
-                connection.execute(query("take_lease"), {**ids, **self._lease(run)})
-            return commit_batch(connection, self.warehouses, topology, now, batch, partials)
-
-    def success(self, topology: str, txid: int) -> bool:
-        """Note that success ran; return True the first time. Raise TerminalError if the txid is not committed (R8)."""
-        ids: dict[str, Any] = {"topology": topology, "txid": txid}
-        with transaction(self.engine) as connection:
-            if connection.execute(query("succeed"), ids).first() is not None:
-                return True
-            decisions.check_success(batches.lock_batch(connection, **ids))
-            return False
-
-    def abort(self, topology: str, txid: int, why: str) -> Batch:
-        """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
-        failpoints.hit("abort.before_lock")
-        with transaction(self.engine) as connection:
-            return aborts.abort(connection, self.warehouses, topology, txid, why)
-
-    def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
-        """Abort a batch and count the batch's records as read, by a new txid (R16).
-
-        If `partition` is given, the records of all other partitions are free, and the batch's run plans them again. Raise the
-        same errors as `given_up`, TerminalError if the batch is committed, NotItsTurn if a lower txid is open, BrokenChain or
-        IntervalTaken if another batch has the records by now.
-        """
-        with transaction(self.engine) as connection:
-            return aborts.skip(connection, self.warehouses, topology, txid, why, partition)
-
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}
 
@@ -358,14 +231,6 @@ def _run_of(batch: Batch, found: RowMapping) -> Run:
         return Run(found["run"], restate=batch.restate)
     interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
     return Run(found["run"], interval=interval, parameters=found["parameters"] or {})
-
-
-def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[Manifest]:
-    if assignment.attempt.attempt_id == 1:
-        return []
-    return [
-        Manifest.from_json(row) for row in connection.execute(query("earlier_manifests"), _ids(assignment)).scalars()
-    ]
 
 
 def _next_txids(connection: Connection, topology: str) -> list[int]:

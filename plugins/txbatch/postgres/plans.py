@@ -26,17 +26,13 @@ STATEMENT_BYTES = 16_000_000
 Row = dict[str, Any]
 
 
-def store(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_seconds: int) -> int:
-    """Store plans one after the other, up to the first refused plan; return the last txid.
-
-    If the very first plan is refused, raise the reason.
-    """
-    may = list(decisions.before_refused(plans, _check(connection, head.topology, [run for run, _ in plans])))
-    last = head.next_txid + len(may) - 1
+def insert(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_seconds: int) -> int:
+    """Store plans one after the other; return the last txid."""
+    last = head.next_txid + len(plans) - 1
     for txid in range(head.next_txid, last + 1, state_tables.AHEAD_TXIDS):
         state_tables.ensure_partitions(connection, head.topology, txid)
     given = {"topology": head.topology, "lease_seconds": lease_seconds}
-    for piece in _in_pieces(_rows(head, may)):
+    for piece in _in_pieces(_rows(head, plans)):
         columns = {name: [row[name] for row in piece] for name in piece[0]}
         connection.execute(query("insert_batches"), {**given, **columns})
         connection.execute(query("insert_batch_keys"), {**given, **columns})
@@ -49,7 +45,7 @@ def check_interval(connection: Connection, topology: str, interval: Interval) ->
     _taken(connection, topology, [interval]).take(interval)
 
 
-def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
+def plan_check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
     """Return a function that refuses an interval that may not be planned, and a restate that may not be counted."""
     intervals = [run.interval for run in runs if run.interval]
     taken = _taken(connection, topology, intervals) if intervals else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from sqlalchemy import Connection
 
-from txbatch.core.protocol.ledger import RunPlan
-from txbatch.core.protocol.record_numbers import Bases, pin_record_numbers
+from txbatch.core.protocol.record_numbers import Bases
 from txbatch.postgres.database.queries import query
 
 
@@ -15,9 +14,3 @@ def bases(connection: Connection, topology: str, streams: Collection[str]) -> Ba
     """Return, by stream, the number of the next record; streams without committed records are left out."""
     found = connection.execute(query("next_numbers"), {"topology": topology, "streams": sorted(streams)})
     return {row.stream: row.number for row in found if row.number is not None}
-
-
-def pin(connection: Connection, topology: str, streams: Collection[str], plans: Sequence[RunPlan]) -> list[RunPlan]:
-    """Return plans with the first number of their records; a restate has its position's number."""
-    known = bases(connection, topology, streams)
-    return [(run, plan if run.restate else pin_record_numbers(plan, streams, known)) for run, plan in plans]

@@ -1,0 +1,201 @@
+"""The nine transactions of the protocol: read rows under locks, ask `core.protocol`, write the decision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from txbatch import failpoints
+from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run
+from txbatch.core.definition.digest import definition_digest
+from txbatch.core.errors import HalfCommitted, LeaseHeld
+from txbatch.core.protocol import decisions, fence
+from txbatch.core.protocol.commit import CommitPlan, decide_commit
+from txbatch.core.protocol.ledger import Committed, Head, RunPlan
+from txbatch.core.protocol.record_numbers import pin_record_numbers
+from txbatch.core.protocol.skip import given_up
+from txbatch.core.topology.topology import Topology
+from txbatch.ledger.rows import Rows
+
+
+class Transactions(ABC):
+    """The transactions of `core.protocol.ledger.Ledger` over the rows of a store. A subclass opens the store's transaction."""
+
+    @abstractmethod
+    def store(self) -> AbstractContextManager[Rows]:
+        """Context manager. Yield the rows of one transaction. If the block raises, nothing is changed."""
+
+    def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
+        """Store the next txid with its metadata (R1). Return None if the head has moved since the caller read the head."""
+        found = self.plan_many(head, [(run, metadata)], topology)
+        return None if found is None else found[0]
+
+    def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
+        """Store the next txids, each planned after the txid before (R1). Return None if the head has moved since the caller
+        read it.
+
+        Storing ends at the first refused plan; if the very first plan is refused, the error is raised.
+        """
+        failpoints.hit("initialize.before_lock")
+        runs = [run for run, _ in plans]
+        with self.store() as rows:
+            stored = rows.lock_topology(head.topology)
+            if decisions.moved(head, *rows.heads(head.topology, runs)):
+                return None
+            if topology is not None and definition_digest(topology) != stored.digest:
+                rows.store_definition(topology, stored.job)  # another may have been registered meanwhile
+            if topology is not None:
+                plans = _pinned(rows, topology, plans)
+            may = list(decisions.before_refused(plans, rows.plan_check(head.topology, runs)))
+            return list(rows.insert_batches(head, may))
+
+    def adopt(self, batch: Batch, run: Run) -> Batch | None:
+        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).
+
+        Return None if the batch was aborted, is final, is looked after again, or is being committed: then the caller reads
+        the head again. If a warehouse has rows of a batch and the batch cannot be aborted, the batch is taken over as well.
+        """
+        with suppress(LeaseHeld), self.store() as rows:
+            rows.lock_topology(batch.topology)
+            now = rows.lock_batch(batch.topology, batch.txid)
+            if not decisions.unattended(now, run):
+                return None
+            if not decisions.may_adopt(now, run) and _abandoned(rows, now, run):
+                return None
+            rows.take_lease(now, run)
+            rows.forget_wait(now.topology, run)
+            return rows.batch(now.topology, now.txid)
+        return None
+
+    def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
+        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if the batch is
+        final.
+        """
+        failpoints.hit("attempt.before_lock")
+        with self.store() as rows:
+            now = rows.lock_batch(batch.topology, batch.txid, run)
+            fence.check_attempt(now, run)
+            rows.supersede_attempts(now)
+            return rows.raise_fence(now, run, code)
+
+    def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
+        """Store the manifests of attempts, by ascending txids: all of them, or none.
+
+        Raise the error of the first refused attempt: StaleAttempt (R5), Incomplete (R7).
+        """
+        with self.store() as rows:
+            return [_recorded(rows, assignment, manifest) for assignment, manifest in recorded]
+
+    def commit(
+        self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
+    ) -> Committed:
+        """Apply the partials of the attempt that `batch` names, in one transaction (R10).
+
+        `partials` maps each state to the partials as staged. `run` may end a stalled older commit of its own. Raise
+        StaleAttempt, NotItsTurn, BrokenChain, Incomplete, StateAhead; OutcomeUnknown if the answer to COMMIT is lost.
+        """
+        failpoints.hit("commit.before_lock")
+        with self.store() as rows:
+            rows.begin_commit(batch)
+            now = rows.lock_batch(batch.topology, batch.txid, run)
+            if run is not None and now.lease_run != run.name and not now.status.final:
+                rows.take_lease(now, run)
+            facts = rows.commit_facts(topology, now)
+            with rows.rebuild_told(now.topology):
+                plan = decide_commit(topology, batch, facts)
+            if isinstance(plan, Committed):
+                return plan
+            _write(rows, plan, partials)
+            failpoints.hit("commit.before_commit")
+            # asked last: that the connection is gone before COMMIT is found out here, and is no unknown outcome
+            return Committed(rows.batch(now.topology, now.txid), applied=True)
+
+    def success(self, topology: str, txid: int) -> bool:
+        """Note that success ran; return True the first time. Raise TerminalError if the txid is not committed (R8)."""
+        with self.store() as rows:
+            if rows.succeed(topology, txid):
+                return True
+            decisions.check_success(rows.lock_batch(topology, txid))
+            return False
+
+    def abort(self, topology: str, txid: int, why: str) -> Batch:
+        """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
+        failpoints.hit("abort.before_lock")
+        with self.store() as rows:
+            rows.lock_topology(topology)  # no plan builds on the batch meanwhile
+            batch = rows.lock_batch(topology, txid)
+            decisions.check_abort(batch)
+            if batch.status is not BatchStatus.ABORTED:
+                _free(rows, batch, why)
+            return rows.batch(topology, txid)
+
+    def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
+        """Abort a batch and count the batch's records as read, by a new txid (R16).
+
+        If `partition` is given, the records of all other partitions are free, and the batch's run plans them again. Raise the
+        same errors as `given_up`, TerminalError if the batch is committed, NotItsTurn if a lower txid is open, BrokenChain or
+        IntervalTaken if another batch has the records by now.
+        """
+        with self.store() as rows:
+            rows.lock_topology(topology)
+            batch = rows.lock_batch(topology, txid)
+            decisions.check_may_skip(batch)
+            pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
+            also, left = rows.also_covering(batch), given_up(batch, partition)
+            decisions.check_skip(left, *rows.order(batch), also)
+            if batch.status.final:
+                rows.prepare_skip(pending)
+            else:
+                _free(rows, batch, why)
+            return rows.give_up(left, why, found_by_run=partition is None)
+
+
+def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:
+    """Return plans with the watermarks of late records (R25), and the first number of their records (R29)."""
+    if topology.watermarks:
+        plans = rows.pin_watermarks(topology, plans)
+    if not topology.numbered:
+        return plans
+    bases = rows.next_numbers(topology)
+    return [(run, plan if run.restate else pin_record_numbers(plan, topology.numbered, bases)) for run, plan in plans]
+
+
+def _recorded(rows: Rows, assignment: Assignment, manifest: Manifest) -> Batch:
+    now = rows.lock_batch(assignment.topology, assignment.attempt.txid)
+    fence.check_fence(now, assignment.attempt, assignment.token)
+    check_manifest(manifest, assignment)
+    earlier = rows.earlier_manifests(assignment)
+    if earlier or manifest.unreadable:
+        missing = now.restate is not None and now.restate.accept_missing
+        check_same_records(manifest, earlier, rows.source(assignment.topology), accept_missing=missing)
+    return rows.take_manifest(assignment, manifest)
+
+
+def _write(rows: Rows, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
+    """Write a commit. States in other databases are written last, and are committed there before this returns (R21)."""
+    rows.load(plan, partials)
+    failpoints.hit("commit.loaded")
+    if plan.replaced is not None:
+        rows.replace(plan.batch, plan.replaced)
+    rows.mark_committed(plan, rows.apply(plan))
+    rows.move_event_time(plan)
+    rows.commit_apart(plan, partials)
+
+
+def _abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
+    """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
+    try:
+        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so")
+    except HalfCommitted:
+        return False
+    return True
+
+
+def _free(rows: Rows, batch: Batch, reason: str) -> None:
+    """Take back all rows in states apart, then free the batch's records."""
+    rows.take_back(batch)
+    rows.supersede_attempts(batch)
+    rows.free(batch, reason)

@@ -1,0 +1,247 @@
+"""The rows of the ledger in PostgreSQL inside one transaction: nearly each operation is one statement of `sql/queries/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import (
+    STORED_BYTES_MAX,
+    Assignment,
+    Batch,
+    BatchKind,
+    BatchStatus,
+    Metadata,
+    Run,
+    TransactionAttempt,
+    canonical_json,
+)
+from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
+from txbatch.core.protocol.ledger import Head, RunPlan
+from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.text import one_line
+from txbatch.core.topology.topology import Topology
+from txbatch.ledger.rows import Order, Registered
+from txbatch.postgres import plans as stored_plans
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.state.statements import statements_of
+from txbatch.postgres.state.writer import LedgerWriter, RestateWriter, StagedRows, StateWriter
+from txbatch.postgres.tables import batch_lock, batches, definitions, event_time, offsets, record_numbers
+from txbatch.postgres.tables.offsets import Ended
+
+
+@dataclass(slots=True)
+class PostgresRows:
+    """`ledger.rows.Rows` on a connection inside a transaction."""
+
+    connection: Connection
+    warehouses: Warehouses
+    lease_seconds: int
+    loaded: list[tuple[StateWriter, StagedRows]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+
+    def lock_topology(self, topology: str) -> Registered:
+        """Lock a topology against other plans. Raise UnknownName if missing."""
+        row = batches.lock_topology(self.connection, topology)
+        return Registered(row["job"], row["digest"])
+
+    def lock_batch(self, topology: str, txid: int, run: Run | None = None) -> Batch:
+        """Lock a batch, as `batch_lock.locked_row` does."""
+        return batches.lock_batch(self.connection, topology, txid, run)
+
+    def lock_open_batches(self, topology: str) -> Sequence[Batch]:
+        """Lock the batches in flight, oldest first."""
+        return batches.batches(self.connection, "lock_open_batches", topology=topology)
+
+    def batch(self, topology: str, txid: int) -> Batch:
+        """Return a batch, without a lock."""
+        return batches.batch(self.connection, topology, txid)
+
+    def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
+        """Return the head for each run."""
+        return batches.heads(self.connection, topology, runs)
+
+    def order(self, batch: Batch) -> Order:
+        """Return the place of a batch among the others."""
+        return Order(*batches.order(self.connection, batch))
+
+    def store_definition(self, topology: Topology, job: str) -> None:
+        """Store the definition. Raise SchemaMismatch if the history has another definition."""
+        definitions.store(self.connection, topology, job)
+
+    def pin_watermarks(self, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:
+        """Return plans with the watermarks that decide which records are late."""
+        return event_time.pin(self.connection, topology, plans)
+
+    def next_numbers(self, topology: Topology) -> Bases:
+        """Return the number of the next record of each numbered stream."""
+        return record_numbers.bases(self.connection, topology.name, topology.numbered)
+
+    def plan_check(self, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
+        """Return a function that refuses plans, after the plans before are taken."""
+        return stored_plans.plan_check(self.connection, topology, runs)
+
+    def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
+        """Store plans as the next txids."""
+        last = stored_plans.insert(self.connection, head, plans, self.lease_seconds)
+        between = {"topology": head.topology, "first": head.next_txid, "last": last}
+        return batches.batches(self.connection, "batches_between", **between)
+
+    def take_lease(self, batch: Batch, run: Run) -> None:
+        """Let a run look after a batch."""
+        self._run("take_lease", {**_ids(batch), **self._lease(run)})
+
+    def forget_wait(self, topology: str, run: Run) -> None:
+        """Note that a run waits no longer."""
+        self._run("forget_waits", {"topology": topology, "runs": [run.name]})
+
+    def supersede_attempts(self, batch: Batch) -> None:
+        """Mark the attempts of a batch as over."""
+        self._run("supersede_attempts", _ids(batch))
+
+    def raise_fence(self, batch: Batch, run: Run, code: str) -> Assignment:
+        """Issue the next attempt, looked after by the run."""
+        raised = batches.one(self.connection, "raise_fence", **_ids(batch), **self._lease(run))
+        attempt = TransactionAttempt(batch.txid, raised["fence"])
+        of = batch.position, batch.planned_at
+        assignment = Assignment(batch.topology, attempt, raised["token"], batch.metadata, code, *of)
+        row = {"token": assignment.token, "run": run.name, "code": code}
+        self._run("insert_attempt", {**_attempt(assignment), **row})
+        return assignment
+
+    def earlier_manifests(self, assignment: Assignment) -> list[Manifest]:
+        """Return the manifests of the earlier attempts of a batch."""
+        if assignment.attempt.attempt_id == 1:
+            return []
+        found = self.connection.execute(query("earlier_manifests"), _attempt(assignment)).scalars()
+        return [Manifest.from_json(each) for each in found]
+
+    def source(self, topology: str) -> Mapping[str, Metadata]:
+        """Return the stored identity of each stream's source."""
+        found: Mapping[str, Metadata] = batches.one(self.connection, "topology", topology=topology)["source"]
+        return found
+
+    def take_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
+        """Store an attempt's manifest, and return the emitted batch."""
+        row = {**_attempt(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
+        self._run("attempt_emitted", row)
+        lease = {"lease_seconds": self.lease_seconds}
+        return batches.batch_from(batches.one(self.connection, "batch_emitted", **_attempt(assignment), **lease))
+
+    def begin_commit(self, batch: Batch) -> None:
+        """Lock the definition, shared with other commits: the first lock of a commit."""
+        batch_lock.begin_commit(self.connection, batch)
+
+    def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
+        """Return the facts of a locked batch; of a batch that is not emitted, only its place among the others."""
+        newest = batches.newest_attempt(self.connection, batch)
+        found = batches.one(self.connection, "neighbours", **_ids(batch))
+        order = *newest, found["open_before"], found["last_committed"], batches.offsets_of(self.connection, batch)
+        if batch.status is not BatchStatus.EMITTED:
+            return CommitFacts(batch, *order)
+        asked = asks_definition(topology, batch, found["digest"])
+        definition = definitions.known(self.connection, topology) if asked else None
+        if batch.kind is BatchKind.RESTATE:
+            version = batches.version(self.connection, batch.topology, batch.position)
+            return CommitFacts(batch, *order, definition, version)
+        numbered = batch.plan.base.keys() & topology.numbered
+        bases = record_numbers.bases(self.connection, batch.topology, numbered) if numbered else {}
+        return CommitFacts(batch, *order, definition, bases=bases)
+
+    def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
+        """Context manager. Put a running rebuild in front of a SchemaMismatch."""
+        return definitions.rebuild_told(self.connection, topology)
+
+    def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
+        """COPY the partials of the states in the ledger's database into temporary tables (R7)."""
+        writers = [_writer(self.connection, plan, each, number) for number, each in enumerate(plan.here)]
+        self.loaded = [(each, each.load(partials[each.name], plan.manifest.states[each.name])) for each in writers]
+
+    def replace(self, batch: Batch, replaced: int) -> None:
+        """Let a restate count in place of the version `replaced`."""
+        self._run("replace", {**_ids(batch), "replaced": replaced})
+
+    def apply(self, plan: CommitPlan) -> dict[str, int]:
+        """Apply the loaded partials; return the number of keys by state."""
+        return {writer.name: writer.apply(staged) for writer, staged in self.loaded}
+
+    def mark_committed(self, plan: CommitPlan, keys: Mapping[str, int]) -> None:
+        """Record the read ranges, the next offsets, and that the batch is committed."""
+        planned_at = plan.batch.created_at or datetime.now(UTC)  # a batch of the ledger has one
+        self.ended = offsets.record(self.connection, plan.batch, offsets.read(plan.manifest, planned_at))
+        every = canonical_json({each.name: each.staged.rows for each in plan.states} | dict(keys))
+        kept = canonical_json(plan.kept) if plan.kept else None
+        told = {"records": plan.manifest.records, "keys": every, "kept": kept}
+        self._run("batch_committed", {**_ids(plan.batch), "attempt_id": plan.batch.fence, **told})
+
+    def move_event_time(self, plan: CommitPlan) -> None:
+        """Write the watermarks after the commit, and the windows closed by the batch."""
+        event_time.commit(self.connection, plan, self.ended)
+
+    def commit_apart(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
+        """Apply the partials to the states in other databases, and commit there."""
+        self.warehouses.commit(self.connection, plan.assignment, plan.apart, partials)
+
+    def succeed(self, topology: str, txid: int) -> bool:
+        """Note the success of a committed batch; return False if the batch is not committed, or had success before."""
+        ids = {"topology": topology, "txid": txid}
+        return self.connection.execute(query("succeed"), ids).first() is not None
+
+    def take_back(self, batch: Batch) -> None:
+        """Undo the writes of a batch in other databases."""
+        self.warehouses.take_back(self.connection, batch)
+
+    def prepare_skip(self, pending: Sequence[Batch]) -> None:
+        """Keep the oldest batch in flight from being half committed in other databases."""
+        self.warehouses.prepare_skip(self.connection, pending)
+
+    def free(self, batch: Batch, reason: str) -> None:
+        """Abort a batch: the records are free, and the partitions behind."""
+        self._run("abort", {**_ids(batch), "reason": one_line(reason)})
+        offsets.note_missed(self.connection, batch)
+
+    def also_covering(self, batch: Batch) -> Sequence[int]:
+        """Return the other txids, not aborted, with intervals that overlap the batch's interval."""
+        return self.connection.execute(query("also_covering"), _ids(batch)).scalars().all()
+
+    def give_up(self, left: Batch, why: str, *, found_by_run: bool) -> Batch:
+        """Store the next txid, which counts the records of `left` as read."""
+        txid, reason = batches.last_txid(self.connection, left.topology) + 1, one_line(why)
+        skipped = {**_ids(left), "skip_txid": txid, "reason": reason}
+        metadata = canonical_json(left.metadata, STORED_BYTES_MAX)
+        self._run("insert_skip", {**skipped, "prev_txid": left.prev_txid, "metadata": metadata})
+        if found_by_run:
+            self._run("repoint_keys", skipped)
+        done = batches.batch(self.connection, left.topology, txid)
+        offsets.record(self.connection, done, offsets.skipped(done, reason))
+        return done
+
+    def _run(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.connection.execute(query(name), dict(parameters))
+
+    def _lease(self, run: Run) -> dict[str, Any]:
+        return {"run": run.name, "lease_seconds": self.lease_seconds}
+
+
+def _ids(batch: Batch) -> dict[str, Any]:
+    return {"topology": batch.topology, "txid": batch.txid}
+
+
+def _attempt(assignment: Assignment) -> dict[str, Any]:
+    attempt = assignment.attempt
+    return {"topology": assignment.topology, "txid": attempt.txid, "attempt_id": attempt.attempt_id}
+
+
+def _writer(connection: Connection, plan: CommitPlan, state: StatePlan, number: int) -> StateWriter:
+    statements = statements_of(state.aggregate, f"staged_{number}")
+    if plan.replaced is None:
+        return LedgerWriter(connection, statements, plan.assignment)
+    of = plan.assignment, plan.batch.position, plan.replaced, state.uncounted, state.counts
+    return RestateWriter(connection, statements, *of)
