@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from txbatch import PartitionedLogSpout, TransactionAttempt
-from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.errors import BadRecord, RecordsGone, TransientError
 from txbatch.formats import listing
-from txbatch.spouts.partitioned_log import PartitionedLog, _records
+from txbatch.spouts.log_records import Place, records_of, segments_of
+from txbatch.spouts.partitioned_log import PartitionedLog
 
 FIRST = TransactionAttempt(1, 0)
 
@@ -86,7 +87,7 @@ def test_a_record_that_is_no_text_is_named_by_segment_and_offset(log: Partitione
 
     def read(start: int, end: int, *, nul: bool = False) -> list[str]:
         row = {"partition": "a", "start": start, "end": end, "segments": [str(path) for path in log.segments("a")]}
-        return [line for _, line in _records(row, nul)]
+        return [line for _, line in records_of(row, nul, Place())]
 
     assert log.end("a") == 6
     assert read(3, 5, nul=True) == ["4", "o\0"]
@@ -111,3 +112,40 @@ def test_a_link_of_another_user_out_of_the_log_is_refused(
     with pytest.raises(TransientError, match=rf"the link .*/{link} leads out of .*/log to .*, which another user owns"):
         PartitionedLogSpout(root).log.end("b")
     assert PartitionedLogSpout(root, foreign_links=True).log.end("b") == 1
+
+
+def ranges(log: PartitionedLog, *bounds: tuple[int, int]) -> list[list[tuple[int, str]]]:
+    """The records of several ranges, read one after the other by one task."""
+    place, found = Place(), []
+    for start, end in bounds:
+        segments = segments_of(log.segments("a"), start, end)
+        row = {"partition": "a", "start": start, "end": end, "segments": segments}
+        found.append(list(records_of(row, False, place)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [(0, 2), (2, 3), (3, 7), (7, 8)],
+        [(0, 8), (0, 8)],
+        [(4, 5), (5, 5), (5, 6), (1, 4)],
+        [(0, 5), (3, 8)],
+        [(7, 8), (0, 1)],
+        [(8, 8), (0, 0), (6, 8)],
+    ],
+)
+def test_ranges_that_one_task_reads_are_what_each_is_alone(log: PartitionedLog, bounds: list[tuple[int, int]]) -> None:
+    log.append("a", ["", *"1é345", "", "7"])
+    together = ranges(log, *bounds)
+    assert together == [ranges(log, each)[0] for each in bounds]
+    assert [[offset for offset, _ in each] for each in together] == [list(range(*each)) for each in bounds]
+
+
+def test_a_range_behind_another_whose_records_are_gone_is_refused(log: PartitionedLog) -> None:
+    log.append("a", "12345678")
+    log.segments("a")[1].unlink()
+    assert ranges(log, (0, 3), (6, 8))
+    for bounds in ([(0, 2), (2, 4)], [(0, 3), (3, 6)], [(6, 8), (4, 7)], [(0, 3), (6, 9)]):
+        with pytest.raises(RecordsGone, match="are gone since they were planned"):
+            ranges(log, *bounds)

@@ -250,16 +250,22 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
 
 
 def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | None:
-    """Return the spout's plan of several batches, if exactly their ranges are named; None if a partition is in two batches."""
-    named = [item for of in plans for item in of.ranges.items()]
-    ranges = dict(named)
-    if len(ranges) < len(named):
-        return None
+    """Return the spout's plan of several batches, if exactly their ranges are named.
+
+    None if a partition is in two batches and the spout's plan has no labels: then a record's batch is unknown.
+    """
     partitions = fused.get("partitions") if isinstance(fused, Mapping) else None
     if not isinstance(partitions, Mapping):
         raise InvalidPlan(
             f"{told} gave {one_line(repr(fused))}, no 'partitions'; return the ranges of all plans, or None"
         )
+    labels = fused.get("of")
+    named = (
+        _labelled(told, labels, plans) if labels is not None else [item for of in plans for item in of.ranges.items()]
+    )
+    ranges = dict(named)
+    if len(ranges) < len(named):
+        return None
     if partitions != ranges:
         other = min({*partitions, *ranges}, key=lambda each: (partitions.get(each) == ranges.get(each), each))
         what = f"{other!r} is {partitions.get(other)} there and {ranges.get(other)} in the plan of its batch"
@@ -267,6 +273,21 @@ def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | 
             f"{told} names other ranges than the plans that it was given: {one_line(what)}; return just theirs"
         )
     return Ranges.from_json(fused)
+
+
+def _labelled(told: str, labels: Any, plans: Sequence[StreamPlan]) -> list[tuple[str, Any]]:
+    """Return the range of each label. Raise DefinitionError unless each range of the plans has one label."""
+    ranges = {(number, name): range_ for number, of in enumerate(plans) for name, range_ in of.ranges.items()}
+    try:
+        places = {label: (number, name) for label, (number, name) in labels.items()}
+        found = [(label, ranges.pop(place)) for label, place in places.items()]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        found, ranges = [], {(-1, ""): None}
+    if ranges:
+        raise InvalidPlan(
+            f"{told} gave other labels than one for each range of the plans: {one_line(repr(labels))}; return labelled(plans)"
+        )
+    return found
 
 
 def _apart(plans: Sequence[StreamPlan]) -> bool:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from enum import StrEnum
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt, canonical_json
-from txbatch.core.errors import (
-    InvalidOption,
-    InvalidPlan,
-    PartitionUnreadable,
-    SourceCutBack,
-)
-from txbatch.core.formats import is_range
+from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
+from txbatch.core.errors import InvalidOption, PartitionUnreadable
 from txbatch.core.records.sql import spark_text
+from txbatch.core.sources.labels import partitions_of
+from txbatch.core.sources.partition_checks import check_range, checked_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
 
 # The column by which a partitioned spout's DataFrame says which partition a record came from.
 PARTITION_COLUMN = "_txbatch_partition"
-# With those of its topology and its stream it must fit a row of an index.
-PARTITION_BYTES_MAX = 2500
 # What the ledger keeps of a source beside its identity.
 RESERVED_IDENTITY = ("kind", "reads")
 
@@ -130,9 +124,9 @@ class Spout(ABC):
         """Return a plan by which `emit_batch` reads the records of several plans, of a batch each, in one pass, each record
         once.
 
-        None if the plans do not go together: then each plan is read by itself. If the spout has partitions, no two plans may
-        name the same partition. If the spout reads by time, its attribute `time` names the field that holds the time of a
-        record, a timestamp or a date.
+        None if the plans do not go together: then each plan is read by itself. If two plans may name the same partition, return
+        `labelled(plans)` of `core.sources.labels`: its ranges have labels, and the emitter writes labels in place of names. If
+        the spout reads by time, its attribute `time` names the field that holds the time of a record, a timestamp or a date.
         """
         return None
 
@@ -232,7 +226,10 @@ class PartitionedSpout(Emitter, Spout):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return all records of a batch, with the partition in `PARTITION_COLUMN`. Override to read partitions in one scan."""
         ranges: Mapping[str, Metadata] = metadata["partitions"]
-        return union({name: self.emit_partition_batch(spark, attempt, name, of) for name, of in ranges.items()})
+        named = partitions_of(metadata)
+        return union(
+            {label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges.items()}
+        )
 
     @property
     def reads_by_partition(self) -> bool:
@@ -323,66 +320,23 @@ class PartitionedCoordinator(BatchCoordinator):
         """Return the partitions that may have something new, in order."""
         if self._listed:
             return self._listed
-        found = dict.fromkeys(self._partitions())
+        of = type(self.spout).__name__
+        found = dict.fromkeys(checked_names(of, self.spout.partitions_to_ask(self.offsets)))
         if self._listed is not None:
             self._listed = found
         return found
-
-    def _partitions(self) -> Sequence[str]:
-        """Return the partitions' names. DefinitionError for no list, or if a name is no string, empty, too long or repeated."""
-        named = self.spout.partitions_to_ask(self.offsets)
-        if isinstance(named, str) or not isinstance(named, Iterable):
-            raise InvalidPlan(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
-        names, seen = list(named), set[str]()
-        for name in names:
-            of = f"{type(self.spout).__name__}: partition {name!r}"
-            if not isinstance(name, str):
-                raise InvalidPlan(f"{of} is no string; name it '{name}'")
-            if not name:
-                raise InvalidPlan(f"{of} has no name; give it one, even where it is the only partition")
-            if (size := len(name.encode(errors="surrogatepass"))) > PARTITION_BYTES_MAX:
-                cut = f"{type(self.spout).__name__}: partition {name[:80]!r}..."
-                most = f"the ledger's index takes at most {PARTITION_BYTES_MAX:,}"
-                raise InvalidPlan(f"{cut} has a name of {size:,} bytes; {most}")
-            if name in seen:
-                raise InvalidPlan(f"{of} is named twice; each partition is read once, by its name")
-            seen.add(name)
-        return names
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
         """Ask the spout for the range after a partition's last range; None for nothing new."""
         return self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
 
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
-        """Plan one partition's next range; None for nothing new. Raises the errors of `_check_range`."""
+        """Plan one partition's next range; None for nothing new. Raises the errors of `check_range`."""
         last = self.offsets.get(partition)
         range_ = self.ask(txid, partition, deepcopy(last))
         if range_ is not None:
-            _check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
+            check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
         return range_
-
-
-def _check_range(of: str, range_: Any, last: Metadata | None) -> None:
-    """Refuse a range that does not follow a partition's last range.
-
-    DefinitionError for a range without both ends, with a bad number of records, or with a start that is not the last range's
-    end. TerminalError for offsets that went backwards.
-    """
-    if not is_range(range_):
-        raise InvalidPlan(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")
-    start, end = range_["start"], range_["end"]
-    if last is not None and start != last["end"] and canonical_json(start) != canonical_json(last["end"]):
-        raise InvalidPlan(
-            f"{of} was planned from {start}, but {last['end']} is next; records between them would be lost or counted twice"
-        )
-    if isinstance(start, int | float) and isinstance(end, int | float) and end < start:
-        raise SourceCutBack(
-            f"{of} went backwards: its records end at {end}, those from {start} are next; the source was cut off or made "
-            "anew: restore it, or read it with a new topology"
-        )
-    records = range_.get("records", 0)
-    if type(records) is not int or records < 0:
-        raise InvalidPlan(f"{of} was planned with {records!r} records; say how many as an int, or leave 'records' out")
 
 
 def union(frames: Mapping[str, DataFrame]) -> DataFrame:
