@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from txbatch import PartitionedLogSpout, TransactionAttempt
+from txbatch import OpaquePartitionedLogSpout, PartitionedLogSpout, TransactionAttempt
 from txbatch.core.errors import BadRecord, RecordsGone, TransientError
+from txbatch.core.sources.spout import PartitionedCoordinator
 from txbatch.formats import listing
 from txbatch.spouts.log_records import Place, records_of, segments_of
 from txbatch.spouts.partitioned_log import PartitionedLog
@@ -149,3 +151,41 @@ def test_a_range_behind_another_whose_records_are_gone_is_refused(log: Partition
     for bounds in ([(0, 2), (2, 4)], [(0, 3), (3, 6)], [(6, 8), (4, 7)], [(0, 3), (6, 9)]):
         with pytest.raises(RecordsGone, match="are gone since they were planned"):
             ranges(log, *bounds)
+
+
+@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+def test_400_plans_of_one_look_ask_each_partition_once(
+    log: PartitionedLog, monkeypatch: pytest.MonkeyPatch, kind: type[PartitionedLogSpout]
+) -> None:
+    """Also a partition that is away, of an opaque spout; what comes meanwhile is for the next look."""
+    looks = Counter[str]()
+    segments, partitions = PartitionedLog.segments, PartitionedLog.partitions
+
+    def counted(self: PartitionedLog, partition: str) -> list[Path]:
+        looks[partition] += 1
+        return segments(self, partition)
+
+    def listed(self: PartitionedLog) -> list[str]:
+        looks["listing"] += 1
+        return partitions(self)
+
+    for name in "abc":
+        log.append(name, [*"12"] * 400)
+    if kind is OpaquePartitionedLogSpout:
+        log.take_away("b")
+    monkeypatch.setattr(PartitionedLog, "segments", counted)
+    monkeypatch.setattr(PartitionedLog, "partitions", listed)
+    coordinator = PartitionedCoordinator(kind(log.root, max_records=2))
+    with coordinator.one_look():
+        for txid in range(1, 401):
+            plan = coordinator.initialize_transaction(txid, None, None)
+            assert plan is not None
+            assert set(plan["partitions"]) == ({"a", "c"} if "unreadable" in plan else {"a", "b", "c"})
+            coordinator.offsets = {**coordinator.offsets, **plan["partitions"]}
+            log.append("a", "3")
+        assert plan["partitions"]["a"] == {"start": 798, "end": 800}
+    assert (looks["listing"], looks["a"], looks["b"], looks["c"]) == (1, 1, 1, 1)
+    assert (plan.get("unreadable") is None) == (kind is PartitionedLogSpout)
+    found = coordinator.initialize_transaction(401, None, None)
+    assert found is not None
+    assert found["partitions"]["a"] == {"start": 800, "end": 802}

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import BrokenSpout
+from txbatch.core.errors import BrokenSpout, PartitionUnreadable
 from txbatch.core.protocol.bulk import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
-from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter
+from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind
 from txbatch.core.topology.stream import Stream
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.driver_memory import DriverBound
@@ -38,7 +38,11 @@ def open_bulk(
 ) -> Iterator[BulkReader]:
     """Context manager. Yield a reader of a stream of several batches, and close the reader's emitter when the block ends."""
     with emitter_of(stream, as_one) as emitter:
-        yield BulkReader(spark, stream, as_one, emitter, attempts)
+        reader = BulkReader(spark, stream, as_one, emitter, attempts)
+        try:
+            yield reader
+        finally:
+            reader.free()
 
 
 class BulkReader(BatchReader):
@@ -71,7 +75,12 @@ class BulkReader(BatchReader):
         return records.join(F.broadcast(txids), F.expr(same), how).select(OF_FIELD.name, *map(F.col, _named(records)))
 
     def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
-        """Return each batch's audit, like `BatchReader.audit`, by txid. Raise BrokenSpout for a record outside all batches."""
+        """Return each batch's audit, like `BatchReader.audit`, by txid.
+
+        Raise BrokenSpout for a record outside all batches, PartitionUnreadable if an opaque spout would leave a partition out:
+        each batch says by itself what the batch leaves out.
+        """
+        self._refuse_holes()
         rows = self._audit(self.records(), self.assignment.planned_at).collect()
         if self._txids and any(row[OF_FIELD.name] is None for row in rows):
             raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
@@ -95,6 +104,13 @@ class BulkReader(BatchReader):
             return found
         own = self.records().filter(f"{OF_FIELD.name} = '{txid}'")
         return self._found(self._audit(own, planned_at).collect())
+
+    def _refuse_holes(self) -> None:
+        """Raise PartitionUnreadable if an opaque spout, asked for all partitions at once, names one as unreadable."""
+        spout = self.stream.spout
+        if spout.kind is SpoutKind.OPAQUE and isinstance(spout, PartitionedSpout):
+            for why in (spout.unreadable(self.planned.plan) or {}).values():
+                raise PartitionUnreadable(f"{self}: {why}; each batch leaves out what it must by itself")
 
     def _found(self, rows: Iterable[Row]) -> dict[str, Row]:
         return {self._places[self._partition(row["partition"])][1]: row for row in rows}

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -88,12 +89,16 @@ class PartitionedLog:
 
     def start(self, partition: str) -> int:
         """Return the offset of the oldest record kept."""
-        segments = self.segments(partition)
-        return int(segments[0].stem) if segments else 0
+        return self.bounds(partition)[0]
 
     def end(self, partition: str) -> int:
         """Return the offset after the newest record. Raise PartitionUnreadable if the partition is away."""
-        return _end(self.segments(partition))
+        return self.bounds(partition)[1]
+
+    def bounds(self, partition: str) -> tuple[int, int]:
+        """Return the offset of the oldest record kept, and the offset after the newest, by one look."""
+        segments = self.segments(partition)
+        return (int(segments[0].stem) if segments else 0), _end(segments)
 
     def segments(self, partition: str) -> list[Path]:
         """Return the segment files in order. Raise PartitionUnreadable if the partition is away, TransientError for odd file
@@ -126,6 +131,7 @@ class PartitionedLogSpout(PartitionedSpout):
     """
 
     fields = "record_offset bigint, line string"
+    _looked: dict[str, tuple[int, int]] | None = None  # while several txids are planned: the bounds of partitions
 
     def __init__(
         self, root: str | Path, *, max_records: int = 1_000_000, nul: bool = False, foreign_links: bool = False
@@ -147,11 +153,39 @@ class PartitionedLogSpout(PartitionedSpout):
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
         """Return the next range of offsets; a range no longer kept is marked as gone."""
-        kept, end = self.log.start(partition), self.log.end(partition)
+        kept, end = self._bounds(partition)
         start = last_metadata["end"] if last_metadata else kept
         if start < kept:
             return {"start": start, "end": kept, "gone": f"{self.log.root / partition} keeps {kept} to {end}"}
         return {"start": start, "end": min(end, start + self.max_records)} if start != end else None
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. Plans in the block see the records that the first plan has found."""
+        self._looked = {}
+        try:
+            yield
+        finally:
+            self._looked = None
+
+    def _bounds(self, partition: str) -> tuple[int, int]:
+        """Return the offset of the oldest record, and the offset after the newest."""
+        if self._looked is not None and partition in self._looked:
+            return self._looked[partition]
+        found = self.log.bounds(partition)
+        if self._looked is not None:
+            self._looked[partition] = found
+        return found
+
+    def unreadable(self, metadata: Metadata) -> Mapping[str, str]:
+        """Return why ranges cannot be read: their partition is away."""
+        named, away = partitions_of(metadata), dict[str, str]()
+        for name in dict.fromkeys(named.values()):
+            try:
+                self.log.segments(name)
+            except PartitionUnreadable as error:
+                away[name] = error.text
+        return {label: away[name] for label, name in named.items() if name in away}
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata

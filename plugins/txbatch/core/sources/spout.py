@@ -71,8 +71,9 @@ class Emitter(ABC):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return exactly the records that the metadata names, in a DataFrame with the spout's fields.
 
-        Called once for the audit, once for each state and once at the end. The last call may refuse a source that changed. The
-        emitter of a non-transactional spout is called once in an attempt. DataFrames persisted by the emitter are unpersisted
+        Called once for the audit, once for each state and once at the end. The last call may refuse a source that changed. If
+        the spout is `remote`, called once to read and once at the end: read nothing before the DataFrame is read. The emitter
+        of a non-transactional spout is called once in an attempt. DataFrames persisted by the emitter are unpersisted
         before the next attempt.
         """
 
@@ -100,6 +101,8 @@ class Spout(ABC):
     metadata_bytes_max: int = METADATA_BYTES_MAX
     # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
     reads_gaps: bool = False
+    # True of a source that is not on this machine: an attempt takes its records once, and Spark keeps them on its disks.
+    remote: bool = False
     # False of a spout whose texts must not hold U+0000; `check_texts` says where they do.
     nul: bool = True
 
@@ -236,6 +239,17 @@ class PartitionedSpout(Emitter, Spout):
         """True if a batch is read partition by partition: `emit_batch` is not overridden."""
         return type(self).emit_batch is PartitionedSpout.emit_batch
 
+    def unreadable(self, metadata: Metadata) -> Mapping[str, str] | None:
+        """Return why partitions of a plan cannot be read now, by the plan's names: of an opaque spout, asked once an attempt.
+
+        None, the default, if the spout cannot say so at once: `emit_partition_batch` is called for each partition.
+        """
+        return None
+
+    def one_look(self) -> AbstractContextManager[object]:
+        """Context manager. Ranges of several txids are planned in the block: ask for the newest ends of the source once."""
+        return nullcontext()
+
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
         """Return how many records a range has, counted again without Spark; None if the spout cannot count the records.
 
@@ -269,8 +283,8 @@ class OpaquePartitionedSpout(PartitionedSpout):
 class PartitionedCoordinator(BatchCoordinator):
     """Plans a partitioned spout: for each partition the range after its last range, for at most `max_partitions` partitions."""
 
-    # While several txids are planned: the partitions that may have something new.
-    _listed: dict[str, None] | None = None
+    # While several txids are planned: the partitions that may have something new, each with the reason if it is unreadable.
+    _listed: dict[str, str | None] | None = None
 
     def __init__(self, spout: PartitionedSpout) -> None:
         self.spout = spout
@@ -278,10 +292,13 @@ class PartitionedCoordinator(BatchCoordinator):
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Context manager. Plans in the block use a single listing; a partition with nothing new is not asked again."""
+        """Context manager. Plans in the block use a single listing; a partition with nothing new, or unreadable, is not asked
+        again.
+        """
         self._listed = {}
         try:
-            yield
+            with self.spout.one_look():
+                yield
         finally:
             self._listed = None
 
@@ -298,11 +315,13 @@ class PartitionedCoordinator(BatchCoordinator):
         left = self._to_ask()
         for partition in list(left):
             try:
-                range_ = self._next_range(txid, partition)
+                range_ = None if left[partition] else self._next_range(txid, partition)
             except PartitionUnreadable as error:
                 if self.spout.kind is not SpoutKind.OPAQUE:
                     raise
-                unreadable[partition] = error.text
+                left[partition] = error.text
+            if why := left[partition]:
+                unreadable[partition] = why
                 continue
             if range_ is None:
                 del left[partition]
@@ -316,12 +335,12 @@ class PartitionedCoordinator(BatchCoordinator):
         more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
-    def _to_ask(self) -> dict[str, None]:
-        """Return the partitions that may have something new, in order."""
+    def _to_ask(self) -> dict[str, str | None]:
+        """Return the partitions that may have something new, in order, each with the reason if it was found unreadable."""
         if self._listed:
             return self._listed
         of = type(self.spout).__name__
-        found = dict.fromkeys(checked_names(of, self.spout.partitions_to_ask(self.offsets)))
+        found: dict[str, str | None] = dict.fromkeys(checked_names(of, self.spout.partitions_to_ask(self.offsets)))
         if self._listed is not None:
             self._listed = found
         return found
