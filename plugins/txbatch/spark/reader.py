@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from txbatch.core.batch.manifest import ReadPartition
-from txbatch.core.batch.plan import Ranges, StreamPlan
+from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadText, PartitionUnreadable, SparkFailed, SpoutFailed
 from txbatch.core.naming import naming
@@ -151,7 +151,9 @@ class BatchReader:
 
     @property
     def says_records(self) -> bool:
-        """Whether the plan has the number of records of a range."""
+        """Whether the plan has the number of records of a range, or of the interval."""
+        if isinstance(self.planned, OfInterval):
+            return self.planned.records is not None
         return isinstance(self.planned, Ranges) and any("records" in of.rest for of in self.planned.partitions.values())
 
     def check_unchanged(self) -> None:

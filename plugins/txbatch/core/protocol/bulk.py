@@ -244,7 +244,9 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
                 f"stream {name!r}: fused() of {type(topology.streams[name].spout).__name__}", fused, mine
             )
         case OfInterval():
-            return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))]) if _apart(mine) else None
+            return (
+                OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))], _sum(mine)) if _apart(mine) else None
+            )
         case _:
             return None
 
@@ -294,6 +296,12 @@ def _apart(plans: Sequence[StreamPlan]) -> bool:
     """True if no two plans by time have a moment in common."""
     ends = sorted(tuple(map(datetime.fromisoformat, of.interval)) for of in plans if isinstance(of, OfInterval))
     return all(before[1] <= after[0] for before, after in pairwise(ends))
+
+
+def _sum(plans: Sequence[StreamPlan]) -> int | None:
+    """Return the number of records in all intervals; None if a plan does not say how many."""
+    records = [each.records for each in plans if isinstance(each, OfInterval) and each.records is not None]
+    return sum(records) if len(records) == len(plans) else None
 
 
 def _bounds(plans: Sequence[StreamPlan], end: int) -> list[str]:

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from enum import StrEnum
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption, PartitionUnreadable
 from txbatch.core.records.sql import spark_text
 from txbatch.core.sources.labels import partitions_of
-from txbatch.core.sources.partition_checks import check_range, checked_names
+from txbatch.core.sources.partition_checks import check_range, checked_names, missing_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,6 +201,9 @@ class PartitionedSpout(Emitter, Spout):
     """
 
     max_partitions: int | None = None
+    # What if a partition that has an offset is listed no more: `tell` says so in the plan and in reports, `refuse` plans
+    # nothing until the partition is there again, `normal` finds nothing strange, for partitions that are read once.
+    vanish: Literal["tell", "refuse", "normal"] = "tell"
 
     @abstractmethod
     def partitions(self) -> Sequence[str]:
@@ -289,6 +292,7 @@ class PartitionedCoordinator(BatchCoordinator):
     def __init__(self, spout: PartitionedSpout) -> None:
         self.spout = spout
         self.offsets: Mapping[str, Metadata] = {}
+        self._missing: list[str] = []  # the partitions with an offset that the last listing lacks
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
@@ -305,7 +309,8 @@ class PartitionedCoordinator(BatchCoordinator):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """Return the ranges by partition, the partitions that continue an earlier range, and the unreadable partitions.
+        """Return the ranges by partition, the partitions that continue an earlier range, the unreadable partitions, and the
+        partitions that are listed no more.
 
         None if every range is empty: an empty plan would use a txid for nothing, and again in the next run (R4). If any range
         is gone, only gone ranges are planned, and a skip gives up nothing else.
@@ -332,7 +337,8 @@ class PartitionedCoordinator(BatchCoordinator):
         if all(range_["start"] == range_["end"] and "gone" not in range_ for range_ in planned.values()):
             return None
         planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
-        more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
+        continues = [name for name in planned if name in self.offsets]
+        more = {"continues": continues, "unreadable": unreadable, "missing": self._missing}
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
     def _to_ask(self) -> dict[str, str | None]:
@@ -340,10 +346,18 @@ class PartitionedCoordinator(BatchCoordinator):
         if self._listed:
             return self._listed
         of = type(self.spout).__name__
-        found: dict[str, str | None] = dict.fromkeys(checked_names(of, self.spout.partitions_to_ask(self.offsets)))
+        names = checked_names(of, self.spout.partitions_to_ask(self.offsets))
+        self._missing = missing_of(of, self.spout.vanish, self.offsets, self._all(names))
+        found: dict[str, str | None] = dict.fromkeys(names)
         if self._listed is not None:
             self._listed = found
         return found
+
+    def _all(self, asked: Sequence[str]) -> Sequence[str]:
+        """Return all partitions that are listed; all with an offset, if the spout lists only new ones and refuses nothing."""
+        if type(self.spout).partitions_to_ask is PartitionedSpout.partitions_to_ask:
+            return asked
+        return self.spout.partitions() if self.spout.vanish == "refuse" else list(self.offsets)
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
         """Ask the spout for the range after a partition's last range; None for nothing new."""
