@@ -128,8 +128,8 @@ class Spout(ABC):
         once.
 
         None if the plans do not go together: then each plan is read by itself. If two plans may name the same partition, return
-        `labelled(plans)` of `core.sources.labels`: its ranges have labels, and the emitter writes labels in place of names. If
-        the spout reads by time, its attribute `time` names the field that holds the time of a record, a timestamp or a date.
+        `labelled(plans)`: its ranges have labels, and the emitter writes labels in place of names. If the spout reads by time,
+        its attribute `time` names the field that holds the time of a record, a timestamp or a date.
         """
         return None
 
