@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import (
     FileSpout,
+    FixedBatchSpout,
     Interval,
     IntervalSpout,
     OpaquePartitionedLogSpout,
@@ -98,6 +99,7 @@ class TestFiles(SpoutContract):
             self.append(folder, name, 1)
 
 
+@pytest.mark.whole
 class TestIntervals(SpoutContract):
     intervals = tuple(Interval(DAY + timedelta(n), DAY + timedelta(n + 1)) for n in range(3))
 
@@ -126,6 +128,21 @@ class TestIntervals(SpoutContract):
         shutil.rmtree(folder / "in")
         for interval in self.intervals:
             self.append(folder, interval, 1)
+
+
+@pytest.mark.whole
+class TestGiven(SpoutContract):
+    """Records that are given in the job: a source without partitions and without time."""
+
+    def make(self, folder: Path) -> Spout:
+        return FixedBatchSpout("n int", 3, *range(self.given(folder)))
+
+    def given(self, folder: Path) -> int:
+        file = folder / "given"
+        return int(file.read_text()) if file.exists() else 0
+
+    def append(self, folder: Path, place: None, number: int) -> None:
+        (folder / "given").write_text(str(self.given(folder) + number))
 
 
 class Own(PartitionedLogSpout):

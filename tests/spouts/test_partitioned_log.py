@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from txbatch import OpaquePartitionedLogSpout, PartitionedLogSpout, TransactionAttempt
-from txbatch.core.errors import BadRecord, RecordsGone, TransientError
+from txbatch.core.errors import BadRecord, RecordsGone, SourceCutBack, SourceMissing, TransientError
 from txbatch.core.sources.spout import PartitionedCoordinator
 from txbatch.formats import listing
 from txbatch.spouts.log_records import Place, records_of, segments_of
@@ -189,3 +191,37 @@ def test_400_plans_of_one_look_ask_each_partition_once(
     found = coordinator.initialize_transaction(401, None, None)
     assert found is not None
     assert found["partitions"]["a"] == {"start": 800, "end": 802}
+
+
+def plan_of(spout: PartitionedLogSpout, offsets: Mapping[str, Any]) -> Any:
+    coordinator = PartitionedCoordinator(spout)
+    coordinator.offsets = offsets
+    return coordinator.initialize_transaction(2, None, None)
+
+
+@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+def test_a_partition_that_is_deleted_hidden_or_made_anew_is_told(
+    log: PartitionedLog, kind: type[PartitionedLogSpout]
+) -> None:
+    """Or refused, if the spout says so; a log that was made anew and has fewer records is refused in any case."""
+
+    class Refusing(kind):  # type: ignore[misc, valid-type]
+        vanish = "refuse"
+
+    for name in "ab":
+        log.append(name, "1234")
+    known = {name: {"start": 0, "end": 3} for name in "ab"}
+    (log.root / "b").rename(log.root.parent / "b")
+    found = plan_of(kind(log.root), known)
+    assert (found["missing"], [*found["partitions"]]) == (["b"], ["a"])
+    with pytest.raises(SourceMissing, match="listed no more: b; give them back"):
+        plan_of(Refusing(log.root), known)
+    (log.root.parent / "b").rename(log.root / "b")
+    for spout in (kind(log.root), Refusing(log.root)):
+        found = plan_of(spout, known)
+        assert ("missing" in found, [*found["partitions"]]) == (False, ["a", "b"])
+    (log.root / "b" / "00000000000000000000.log").write_text("1\n")
+    (log.root / "b" / "00000000000000000003.log").unlink()
+    for spout in (kind(log.root), Refusing(log.root)):
+        with pytest.raises(SourceCutBack, match="'b' went backwards"):
+            plan_of(spout, known)
