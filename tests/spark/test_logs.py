@@ -41,7 +41,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(some_of(600, 3_000))
 @pytest.mark.rule("R10", "R13", "R23")
 def test_batches_of_the_same_partitions_are_run_and_rebuilt_by_a_handful_of_jobs(
     spark: SparkSession,
