@@ -194,13 +194,12 @@ def _counted(
         if before is not None and not folds:
             decided.refuse_again(version, name)
         batch = replace(version, kind=BatchKind.RESTATE if folds else BatchKind.ORDINARY)
-        with naming(f"{version.topology} {manifest.attempt}, state {name!r}"):
-            apply(beside, aggregate, list(partials[name]), batch, manifest.states[name].rows)
         stored, staged = beside.states[name].definition, manifest.states[name]
         plan = StatePlan(
             aggregate, staged, stored.uncounted(aggregate, batch.position), batch.position >= stored.joined
         )
-        apply(beside, plan, list(partials[name]), batch)
+        with naming(f"{version.topology} {manifest.attempt}, state {name!r}"):
+            apply(beside, plan, list(partials[name]), batch)
     if before is None:
         return beside.states
     return {name: _redated(tables, each, version) for name, each in beside.states.items()}

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from txbatch.cli import arguments, database
-from txbatch.cli.printing import Rows, key_told, prints_rows, sides_told
+from txbatch.cli.differences import key_told, sides_told
+from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.corrections.verify import Finding
 from txbatch.core.text import one_line
 from txbatch.launch.job_file import check_emission

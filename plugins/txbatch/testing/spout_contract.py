@@ -74,7 +74,9 @@ class SpoutContract:
         plans = self._plans(tmp_path)
         _expect(bool(plans), "there are records, and nothing is planned")
         with Coordinated(self._source(tmp_path)) as source:
-            _expect(list(source.plans(self.intervals)) == plans, "plans of one look are others than those of many")
+            _expect(
+                list(source.plans(self.intervals)) == plans, "the plans of one look differ from the plans of many looks"
+            )
         if self.intervals:
             return
         _expect(self._source(tmp_path).plan(plans) is None, "nothing is new, and something is planned")

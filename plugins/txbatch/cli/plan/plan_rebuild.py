@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from txbatch.cli.printing import key_told, print_table, values_told
+from txbatch.cli.differences import key_told, values_told
+from txbatch.cli.printing import print_table
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.verify import Again, EmitAgain
 from txbatch.core.errors import SourceChanged, Unverifiable

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from txbatch.cli.differences import key_told, sides_told
 from txbatch.cli.plan.explain import read
-from txbatch.cli.printing import key_told, print_table, sides_told
+from txbatch.cli.printing import print_table
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Restate, Run
 from txbatch.core.corrections.verify import EmitAgain
