@@ -7,7 +7,7 @@ from typing import Any
 
 from txbatch.core.text import one_line
 
-# The longest value of an example, in characters.
+# The maximum length of a printed value: a set or a sketch may have thousands of numbers. --json has the whole value.
 VALUE_MAX = 200
 
 

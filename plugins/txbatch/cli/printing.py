@@ -37,7 +37,6 @@ CALLED = "txbatch.called"
 Rows = Iterable[Mapping[str, Any]]
 # The maximum number of changed files named, for each topology.
 CHANGED_SHOWN = 5
-# The maximum length of a printed value: a set or a sketch may have thousands of numbers. --json has the whole value.
 # The number of a run, behind the name of its call.
 _NUMBER = re.compile(r"\+\d+$")
 
