@@ -106,6 +106,10 @@ class Spout(ABC):
     metadata_bytes_max: int = METADATA_BYTES_MAX
     # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
     reads_gaps: bool = False
+    # True of a spout whose source is on another machine: an attempt takes the records once.
+    remote: bool = False
+    # The variables of the environment, credentials among them, by which Spark's driver reads the source.
+    variables: tuple[str, ...] = ()
     # False of a spout whose texts must not hold U+0000; `check_texts` says where they do.
     nul: bool = True
 
