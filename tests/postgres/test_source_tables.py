@@ -1,0 +1,96 @@
+"""A table that grows is read once: whole transactions, whatever is open, from a server with one history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from source_tables import FIELDS, TABLE, Shop, role, shop_in, transaction
+
+from txbatch.core.errors import PartitionUnreadable, RowsDiffer, SourceUnfit
+
+Databases = Callable[[str], str]
+
+
+@pytest.fixture
+def shop(databases: Databases) -> Iterator[Shop]:
+    with shop_in(databases("shop")) as made:
+        yield made
+
+
+def test_rows_come_once_in_the_order_of_their_transactions(shop: Shop) -> None:
+    shop.insert(1, 2)
+    assert shop.take() == [1, 2]
+    assert shop.take() is None
+    shop.insert(3)
+    shop.insert(4)
+    assert shop.take() == [3, 4]
+
+
+def test_what_commits_late_is_read_late_and_once(shop: Shop) -> None:
+    late = transaction(shop.url)
+    late.cursor().execute("INSERT INTO shop.sale VALUES (1, 'a', 1)")
+    shop.insert(2)
+    assert shop.take() == [2]
+    late.commit()
+    assert shop.take() == [1]
+    assert shop.take() is None
+    late.close()
+
+
+def test_a_batch_has_whole_transactions(shop: Shop) -> None:
+    for first in range(0, 30, 3):
+        shop.insert(first, first + 1, first + 2)
+    shop.insert(*range(100, 120))
+    shop.insert(30)
+    batches = list(shop.drain(max_rows=7))
+    assert batches == [
+        *([*range(first, first + 6)] for first in range(0, 30, 6)),
+        [*range(100, 120)],  # a transaction that has more is a batch of its own
+        [30],
+    ]
+
+
+def test_rows_from_before_are_read_by_key(databases: Databases) -> None:
+    with shop_in(databases("shop"), before=range(10)) as shop:
+        shop.insert(20)
+        first = shop.plan(max_rows=4)
+        assert first is not None
+        assert {name: of["records"] for name, of in first.items()} == {"shop.sale": 1, "shop.sale@before": 4}
+        assert sorted(row["id"] for row in shop.read(first)) == [0, 1, 2, 3, 20]
+        shop.insert(21)
+        assert shop.take(max_rows=4) == [4, 5, 6, 7, 21]
+        shop.ask("VACUUM FULL shop.sale")
+        assert shop.take(max_rows=4) == [8, 9]
+        assert shop.offsets["shop.sale@before"]["ended"]
+        assert shop.take(max_rows=4) is None
+
+
+def test_rows_from_before_are_left_out(databases: Databases) -> None:
+    with shop_in(databases("shop"), before=range(10)) as shop:
+        assert shop.take(existing=False) is None
+        shop.insert(20)
+        assert shop.take(existing=False) == [20]
+        assert shop.take(existing=False) is None
+
+
+def test_of_a_table_without_a_key_what_was_before_is_one_transaction(databases: Databases) -> None:
+    with shop_in(databases("shop"), TABLE.replace(" PRIMARY KEY", ""), before=range(10)) as shop:
+        assert shop.take(max_rows=4) == [*range(10)]
+
+
+def test_a_null_in_the_only_column_is_a_row(shop: Shop) -> None:
+    shop.fields = "shop string"
+    shop.ask("INSERT INTO shop.sale SELECT n, CASE WHEN n <> 3 THEN '' END FROM generate_series(1, 5) n")
+    rows = shop.read(shop.plan())
+    assert sorted(str(row["shop"]) for row in rows) == ["", "", "", "", "None"]
+
+
+def test_many_rows_are_read_by_blocks(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("txbatch.spouts.tables.stretches.ROWS_PER_TASK", 100)
+    shop.ask("INSERT INTO shop.sale SELECT n, 's', n FROM generate_series(1, 5000) n")
+    shop.ask("INSERT INTO shop.sale SELECT n, 's', n FROM generate_series(5001, 6000) n")
+    for size in (5000, 1000):
+        ranges = shop.plan(max_rows=1000)
+        assert len(shop.read(ranges, cores=4)) == size
+    assert FIELDS == shop.fields
