@@ -82,7 +82,7 @@ def source_variable(name: str) -> str:
     >>> source_variable("shop")
     'TXBATCH_SOURCE_SHOP'
     """
-    if not isinstance(name, str) or not _SOURCE_NAME.fullmatch(name):
+    if not _SOURCE_NAME.fullmatch(str(name)):
         raise InvalidSetting(
             f"source {name!r} is no name: a name has small letters, digits and _, at most 40, and begins with a letter"
         )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from source_tables import FIELDS, TABLE, Shop, role, shop_in, transaction
-
-from txbatch.core.errors import PartitionUnreadable, RowsDiffer, SourceUnfit
+from source_tables import FIELDS, TABLE, Shop, shop_in, transaction
 
 Databases = Callable[[str], str]
 
@@ -93,4 +91,4 @@ def test_many_rows_are_read_by_blocks(shop: Shop, monkeypatch: pytest.MonkeyPatc
     for size in (5000, 1000):
         ranges = shop.plan(max_rows=1000)
         assert len(shop.read(ranges, cores=4)) == size
-    assert FIELDS == shop.fields
+    assert shop.fields == FIELDS

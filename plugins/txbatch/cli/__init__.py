@@ -2,5 +2,5 @@
 
 `main` has the group and the order of its commands. Shared modules: `arguments`, `database`, `printing`, `progress`, `cron`,
 `old_spelling`. The commands: `run`, `follow`, `plan`, `status`, `ask`, `history`, `abort`, `restate`, `verify`,
-`retention`, `change`, `rebuild`, `grants`, `drop`, `explain`, `project`.
+`retention`, `change`, `rebuild`, `grants`, `drop`, `source`, `explain`, `project`.
 """

@@ -29,6 +29,7 @@ from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate
 from txbatch.cli.retention import gc
 from txbatch.cli.run import run
+from txbatch.cli.source import source
 from txbatch.cli.status import batches, psql, query, status
 from txbatch.cli.verify import verify
 from txbatch.core.errors import UsageError
@@ -53,6 +54,7 @@ COMMANDS: tuple[click.Command, ...] = (
     gc,
     change,
     rebuild,
+    source,
     doctor,
     explain,
     up,
