@@ -38,7 +38,7 @@ class Shop:
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement in a transaction of its own."""
-        with session(self.url) as ask:
+        with self.open() as ask:
             return ask(statement)
 
     @contextmanager

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
-
-import psycopg2
-from psycopg2.extensions import make_dsn
 
 from txbatch.core.errors import (
     BadRecord,
@@ -20,6 +17,9 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.text import one_line
+
+if TYPE_CHECKING:
+    import psycopg2
 
 SERVER_VERSION_MIN = 150000
 # Set in the transaction: a pooler refuses options at the start, and hands a session's settings to others.
@@ -42,6 +42,7 @@ _NETWORK = re.compile(
     r"server closed the connection unexpectedly|Network is unreachable|No route to host|SSL error|"
     r"certificate verify failed|does not support SSL|target_session_attrs|session is (?:not )?read-only"
 )
+_SETTING = re.compile(r"invalid (?:port number|integer value|\S+ value)|(?:root )?certificate file .* does not exist")
 _FATAL = re.compile(r"FATAL:\s+(.+)")
 _LOGIN = re.compile(
     r"password authentication failed|no password supplied|authentication failed|no pg_hba\.conf entry|"
@@ -82,7 +83,7 @@ class Session:
 
     def cancel(self) -> None:
         """Cancel the statement at work, from another thread."""
-        with suppress(psycopg2.Error):
+        with suppress(Exception):
             self._connection.cancel()
 
 
@@ -122,6 +123,8 @@ def run_all(source: str, url: str, statements: Iterator[str] | list[str], of: st
 
 def connected(source: str, url: str) -> Any:
     """Return a connection of psycopg2; raise TransientError if the server does not answer, TerminalError if no login helps."""
+    import psycopg2
+
     options = {"connect_timeout": "10", "keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
     try:
         return psycopg2.connect(dsn(source, url, options), application_name="txbatch source", client_encoding="UTF8")
@@ -131,6 +134,9 @@ def connected(source: str, url: str) -> Any:
 
 def dsn(source: str, url: str, defaults: Mapping[str, str]) -> str:
     """Return the connection string of a URL; raise DefinitionError, which shows no part of the URL, if the URL is none."""
+    import psycopg2
+    from psycopg2.extensions import make_dsn
+
     scheme, (start, _, query) = _SCHEME.match(url), url.partition("?")
     wrong = InvalidSetting(f"source {source!r} is no URL of PostgreSQL; write postgresql://user@host:port/database")
     if scheme is None:
@@ -146,6 +152,8 @@ def dsn(source: str, url: str, defaults: Mapping[str, str]) -> str:
 
 def no_connection(source: str, said: str) -> TxbatchError:
     """Return the error for a failed connection, by what libpq said: by the server's line, or by words of an allow-list."""
+    if _SETTING.search(said):
+        return InvalidSetting(f"source {source!r}: its URL has a port or an option that cannot be used; mend the URL")
     fatal, network = _FATAL.search(said), _NETWORK.search(said)
     line = one_line(fatal[1], 300) if fatal else ""
     if login := _LOGIN.search(said):
@@ -161,6 +169,8 @@ def no_connection(source: str, said: str) -> TxbatchError:
 @contextmanager
 def _told(of: str) -> Iterator[None]:
     """Context manager. Raise the errors of the block's statements in txbatch's words."""
+    import psycopg2
+
     try:
         yield
     except psycopg2.Error as error:

@@ -72,7 +72,9 @@ SELECT format('%%I.%%I', n.nspname, c.relname), c.oid::bigint, pg_relation_filen
 # Schemas of a ledger in which the role may write.
 _WRITABLE = """
 SELECT n.nspname::text FROM pg_namespace n
- WHERE (n.nspname IN ('txbatch', 'state') OR n.nspname LIKE 'contribution%') AND to_regclass('txbatch.batch') IS NOT NULL
+ WHERE (n.nspname IN ('txbatch', 'state') OR n.nspname LIKE 'contribution%')
+   AND EXISTS (SELECT FROM pg_class b JOIN pg_namespace l ON l.oid = b.relnamespace
+                WHERE (l.nspname, b.relname) = ('txbatch', 'batch'))
    AND (has_schema_privilege(n.oid, 'CREATE') OR has_schema_privilege(n.oid, 'USAGE') AND EXISTS (
      SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p')
         AND has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')))
