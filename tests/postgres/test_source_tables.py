@@ -64,6 +64,21 @@ def test_rows_from_before_are_read_by_key(databases: Databases) -> None:
         assert shop.take(max_rows=4) is None
 
 
+def test_keys_are_in_the_order_of_numbers_not_of_texts(databases: Databases) -> None:
+    with shop_in(databases("shop"), before=range(7, 14)) as shop:
+        assert list(shop.drain(max_rows=3)) == [[7, 8, 9], [10, 11, 12], [13]]
+
+
+def test_a_key_of_several_columns_is_cut_anywhere(databases: Databases) -> None:
+    table = "CREATE SCHEMA shop; CREATE TABLE shop.sale (shop text, id bigint, amount numeric, PRIMARY KEY (shop, id))"
+    with shop_in(databases("shop"), table) as shop:
+        shop.ask("ALTER TABLE shop.sale DROP COLUMN xact CASCADE; DROP FUNCTION shop.txbatch_xact")
+        shop.ask("INSERT INTO shop.sale SELECT E'it\\'s \\\\' || n % 2, n, 1 FROM generate_series(7, 14) n")
+        shop.prepare()
+        batches = list(shop.drain(max_rows=3))
+        assert batches == [[8, 10, 12], [7, 9, 14], [11, 13]]
+
+
 def test_rows_from_before_are_left_out(databases: Databases) -> None:
     with shop_in(databases("shop"), before=range(10)) as shop:
         assert shop.take(existing=False) is None

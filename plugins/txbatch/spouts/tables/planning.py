@@ -82,15 +82,16 @@ class Planner:
         if last is None and not self.session.rows(f"SELECT FROM {self._name} WHERE xact = '{xact}'::xid8 LIMIT 1"):
             return None
         key, start = self.table.key, last["end"] if last else None
-        columns = ", ".join(quoted(name) for name, _ in key)
+        # Qualified: a bare name would be the text's, and texts are in another order than numbers.
+        columns = ", ".join(f"t.{quoted(name)}" for name, _ in key)
         texts = ", ".join(f"{quoted(name)}::text" for name, _ in key)
-        from_here = f"FROM {self._name} WHERE {keys_between(xact, key, start, None)}"
+        from_here = f"FROM {self._name} t WHERE {keys_between(xact, key, start, None)}"
         found = self.session.rows(
             f"SELECT {texts} {from_here} ORDER BY {columns} OFFSET {self.wanted.max_rows - 1} LIMIT 2"
         )
         records = self.wanted.max_rows
         if not found:
-            backwards = ", ".join(f"{quoted(name)} DESC" for name, _ in key)
+            backwards = ", ".join(f"t.{quoted(name)} DESC" for name, _ in key)
             found = self.session.rows(f"SELECT {texts} {from_here} ORDER BY {backwards} LIMIT 1")
             records = self.session.row(f"SELECT count(*) {from_here}")[0]
         if not found:
@@ -128,7 +129,7 @@ class Planner:
             "l AS MATERIALIZED (SELECT xact FROM w ORDER BY xact DESC LIMIT 1) "
             "SELECT (SELECT count(*) FROM w), (SELECT xact::text FROM l), "
             "(SELECT count(*) FROM w WHERE xact < (SELECT xact FROM l)), "
-            "(SELECT xact::text FROM w WHERE xact < (SELECT xact FROM l) ORDER BY xact DESC LIMIT 1)"
+            "(SELECT w.xact::text FROM w WHERE xact < (SELECT xact FROM l) ORDER BY w.xact DESC LIMIT 1)"
         )
         if rows < most:
             return rows, last, False
