@@ -1,4 +1,4 @@
-"""The credentials of a source are nowhere to be read while Spark reads the source, nor afterwards."""
+"""The credentials of a source are nowhere to be read while Spark reads the source, nor afterwards; tests/spark looks at less."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def everything(engine: Engine) -> str:
     return "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.whole)], ids=["counted", "refused"])
+@pytest.mark.whole
+@pytest.mark.parametrize("fails", [False, True], ids=["counted", "refused"])
 def test_the_secret_of_a_source_is_nowhere(
     databases: Callable[[str], str],
     engine: Engine,

@@ -159,6 +159,7 @@ def test_a_promoted_standby_is_refused_until_somebody_accepts_it(
         standby.kill()
 
 
+@pytest.mark.whole
 def test_a_copy_put_back_is_behind_or_has_other_rows(shop: Shop, server: Server, tmp_path: Path) -> None:
     """The same system and timeline: only what was counted tells."""
     shop.insert(1)
@@ -200,6 +201,7 @@ def test_a_restart_compares_the_whole_last_batch(shop: Shop, server: Server) -> 
     assert shop.take(accept=end) == [4]
 
 
+@pytest.mark.whole
 def test_another_server_and_another_table_are_refused(shop: Shop, server: Server, tmp_path: Path) -> None:
     shop.insert(1)
     assert shop.take() == [1]

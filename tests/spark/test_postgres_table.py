@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from source_tables import VARIABLE, Shop, shop_in
 from spark.emitting import Emitter
+from sqlalchemy import make_url
 
-from txbatch import Count, OpaqueState, Sum, Topology
+from txbatch import Topology, TransactionAttempt
 from txbatch.core.batch.transaction import Run
 from txbatch.core.errors import Incomplete
 from txbatch.core.protocol import planning
@@ -24,10 +28,14 @@ def shop(databases: Callable[[str], str]) -> Iterator[Shop]:
         yield made
 
 
-def turnover(shop: Shop, **options: Any) -> Topology:
-    topology = Topology("turnover")
-    sales = topology.new_stream("in", shop.spout(**options))
-    sales.group_by("shop").persistent_aggregate(OpaqueState("turnover"), sales=Count(), amount=Sum("amount"))
+def turnover(shop: Shop) -> Topology:
+    """The job of docs/spouts.md."""
+    page = Path(__file__).parents[2] / "docs" / "spouts.md"
+    (job,) = re.findall(r"```python\n(.*?PostgresSpout.*?)```", page.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "turnover"}
+    exec(job, names)
+    topology = names["topology"]
+    assert isinstance(topology, Topology)
     return topology
 
 
@@ -39,7 +47,7 @@ def test_a_table_is_counted(shop: Shop, emit: Emit, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("txbatch.spouts.tables.stretches.ROWS_PER_TASK", 1000)
     shop.ask("INSERT INTO shop.sale SELECT n, 's' || n % 3, 0.5 FROM generate_series(1001, 4000) n")
     emitted = emit(turnover(shop))
-    assert emitted.read() == {"shop.sale": 3000, "shop.sale@before": 7}
+    assert emitted.read("sales") == {"shop.sale": 3000, "shop.sale@before": 7}
     counted = {key: int(values[0]) for (key,), values in emitted.partials["turnover"].items()}
     told = shop.ask("SELECT shop, count(*) FROM shop.sale GROUP BY 1")
     assert counted == dict(told)
@@ -50,24 +58,45 @@ def test_rows_that_went_since_the_plan_are_missed(shop: Shop, emit: Emit) -> Non
     topology = turnover(shop)
     planned = plan(topology)
     shop.ask("UPDATE shop.sale SET shop = 'other' WHERE id = 1000")
-    assert emit(topology, planned).read()["shop.sale"] == 2  # as many; the next plan tells that they are others
+    assert emit(topology, planned).read("sales")["shop.sale"] == 2  # as many; the next plan tells that they are others
     shop.ask("DELETE FROM shop.sale WHERE id = 1000")
     with pytest.raises(Incomplete, match=r"'shop\.sale' was planned with 2 records, 1 were read"):
         emit(topology, planned)
 
 
-def test_a_bad_value_is_named_by_table_key_and_field(shop: Shop, emitter: Emitter) -> None:
+def test_a_bad_value_is_named_and_no_credentials_are_shown(
+    shop: Shop, emitter: Emitter, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By table, key and field; whether the attempt fails or not. tests/cli looks into the event log, and at processes."""
+    secret = "heron-umbrella-42"  # nothing that Spark would redact
+    monkeypatch.setenv(VARIABLE, make_url(shop.url).set(password=secret).render_as_string(hide_password=False))
+    topology = turnover(shop)
+    (counted,) = emitter.alone(topology, [plan(topology)])
+    assert counted.read_manifest().records == 7
     shop.ask("ALTER TABLE shop.sale ALTER amount TYPE numeric")
     shop.ask(
         "INSERT INTO shop.sale SELECT n, 's', CASE n WHEN 71 THEN 'NaN'::numeric ELSE 1 END FROM generate_series(50, 99) n"
     )
-    topology = turnover(shop)
-    (folder,) = emitter.alone(topology, [plan(topology)])
-    error = folder.read_error()
+    planned = plan(topology)
+    assert secret not in json.dumps(planned)
+    (failed,) = emitter.alone(topology, [planned])
+    error = failed.read_error()
     assert error is not None
     assert error["kind"] == "terminal"
     told = "shop.sale, id=71, amount: 'NaN' is no decimal(12,2); mend the row, or declare the field a string"
     assert told in error["message"]
+    files = [file for file in emitter.root.rglob("*") if file.is_file()]
+    assert len(files) > 6
+    assert [file for file in files if secret.encode() in file.read_bytes()] == []
+    frame = (
+        topology.streams["sales"]
+        .spout.emitter()
+        .emit_batch(emitter.spark, TransactionAttempt(1, 1), planned["streams"]["sales"])
+    )
+    frame.explain(True)
+    captured = capfd.readouterr()
+    assert "mapInArrow" in captured.out or "MapInArrow" in captured.out
+    assert secret not in captured.out + captured.err + repr(topology.streams["sales"].spout.identity)
 
 
 def test_a_source_that_is_away_is_tried_again(shop: Shop, emitter: Emitter, monkeypatch: pytest.MonkeyPatch) -> None:
