@@ -68,14 +68,13 @@ class Planner:
         """Return the range after the last range; None if nothing has ended since. `but` is left out."""
         a = Snapshot.parse(last["end"]) if last else FIRST
         b = both(a, self.server.snapshot)
-        found = window(a, b, but)
-        records, newest, cut = self._cut(found) if found else (0, "", False)
+        end, records, newest = self._cut(a, b, but)
         if not records:
             return None
-        end = str(until(a, b, int(newest)) if cut else b)
-        self._checked.add(end)
+        self._checked.add(str(end))
         left_out = {} if but is None else {"but": str(but)}
-        return {"start": str(a), "end": end, **self._counted(records), "witness": self.witness(newest), **left_out}
+        more = {"witness": self.witness(newest), **left_out}
+        return {"start": str(a), "end": str(end), **self._counted(records), **more}
 
     def next_key(self, last: Metadata | None, xact: int) -> Metadata | None:
         """Return the range of keys after the last range, of the rows of a transaction; None if there are no such rows."""
@@ -102,7 +101,7 @@ class Planner:
 
     def records(self, range_: Mapping[str, Any]) -> int:
         """Return how many rows a range has now."""
-        return int(self.session.row(counted(self._name, conditions(range_)))[0])
+        return self._count(conditions(range_))
 
     def witness(self, xact: str) -> list[Any]:
         """Return a transaction with the number and the digest of its rows, and of how the digest was made."""
@@ -117,25 +116,27 @@ class Planner:
     def _counted(self, records: int) -> dict[str, Any]:
         return {"records": records, "history": self.server.history(self.table.oid)}
 
-    def _cut(self, found: Sequence[str]) -> tuple[int, str, bool]:
-        """Return how many rows come next, the newest transaction among them, and whether more rows follow.
+    def _cut(self, a: Snapshot, b: Snapshot, but: int | None) -> tuple[Snapshot, int, str]:
+        """Return the end of the rows that come next, how many rows come, and the newest transaction among them.
 
         A range has whole transactions: `max_rows` rows at most, unless the first transaction has more.
         """
-        most = self.wanted.max_rows + 1
-        parts = (f"(SELECT xact FROM {self._name} WHERE {each} ORDER BY xact LIMIT {most})" for each in found)
-        rows, last, before, previous = self.session.row(
-            f"WITH w AS MATERIALIZED (SELECT xact FROM ({' UNION ALL '.join(parts)}) u ORDER BY xact LIMIT {most}), "
-            "l AS MATERIALIZED (SELECT xact FROM w ORDER BY xact DESC LIMIT 1) "
-            "SELECT (SELECT count(*) FROM w), (SELECT xact::text FROM l), "
-            "(SELECT count(*) FROM w WHERE xact < (SELECT xact FROM l)), "
-            "(SELECT w.xact::text FROM w WHERE xact < (SELECT xact FROM l) ORDER BY w.xact DESC LIMIT 1)"
-        )
-        if rows < most:
-            return rows, last, False
-        if before:
-            return before, previous, True
-        return self.session.row(f"SELECT count(*) FROM {self._name} WHERE xact = '{last}'::xid8")[0], last, True
+        too_many = self._in_order(a, b, but, f"OFFSET {self.wanted.max_rows} LIMIT 1")
+        end = b if too_many is None else until(a, b, int(too_many) - 1)
+        if records := self._count(window(a, end, but)):
+            return end, records, self._in_order(a, end, but, "LIMIT 1", "DESC") or ""
+        if too_many is None:
+            return end, 0, ""
+        return until(a, b, int(too_many)), self._count([f"xact = '{too_many}'::xid8"]), too_many
+
+    def _in_order(self, a: Snapshot, b: Snapshot, but: int | None, part: str, order: str = "ASC") -> str | None:
+        """Return a transaction of a window, by its place among the window's rows."""
+        rows = " UNION ALL ".join(f"SELECT xact FROM {self._name} WHERE {each}" for each in window(a, b, but))
+        found = self.session.rows(f"SELECT u.xact::text FROM ({rows}) u ORDER BY u.xact {order} {part}") if rows else []
+        return found[0][0] if found else None
+
+    def _count(self, found: Sequence[str]) -> int:
+        return int(self.session.row(counted(self._name, found))[0])
 
     def _check_witness(self, then: Sequence[Any]) -> None:
         now = self.witness(then[0])
