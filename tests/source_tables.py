@@ -24,6 +24,8 @@ from txbatch.spouts.tables.description import describe
 FIELDS = "id bigint, shop string, amount decimal(12,2)"
 TABLE = "CREATE SCHEMA shop; CREATE TABLE shop.sale (id bigint PRIMARY KEY, shop text, amount numeric(12,2))"
 VARIABLE = "TXBATCH_SOURCE_SHOP"
+# What a role of a source needs.
+READ = ("GRANT USAGE ON SCHEMA shop TO {role}", "GRANT SELECT ON shop.sale TO {role}")
 _numbers = count(1)
 
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from cli_support import refused
 from click.testing import Result
-from source_tables import TABLE, VARIABLE, Shop, known, role
+from source_tables import READ, TABLE, VARIABLE, Shop, known, role
 
 from txbatch.settings import source_url
 
 Txbatch = Callable[..., Result]
-READ = ("GRANT USAGE ON SCHEMA shop TO {role}", "GRANT SELECT ON ALL TABLES IN SCHEMA shop TO {role}")
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 from cli_support import MAIN
-from source_tables import FIELDS, VARIABLE, role, shop_in
+from source_tables import FIELDS, READ, VARIABLE, role, shop_in
 from sqlalchemy import Engine, make_url, text
 
 # Spark redacts what is called a password or a secret; this word it takes for any other.
 NEUTRAL = "heron-umbrella-42"
-READ = ("GRANT USAGE ON SCHEMA shop TO {role}", "GRANT SELECT ON shop.sale TO {role}")
 JOB = """
 topology = Topology("turnover")
 sales = topology.new_stream("sales", PostgresSpout("shop.sale", {fields!r}, source="shop"))

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg2
 import pytest
 from sizes import some_of
-from source_tables import VARIABLE, Shop, role, shop_in, transaction
+from source_tables import READ, VARIABLE, Shop, role, shop_in, transaction
 
 from txbatch import PostgresSpout
 from txbatch.core.errors import (
@@ -29,7 +29,6 @@ from txbatch.spouts.tables import connection, stretches
 from txbatch.spouts.tables.copy_csv import Copy
 
 Databases = Callable[[str], str]
-READ = ("GRANT USAGE ON SCHEMA shop TO {role}", "GRANT SELECT ON shop.sale TO {role}")
 
 
 @pytest.fixture

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from source_tables import FIELDS, TABLE, Shop, shop_in, transaction
+from source_tables import FIELDS, READ, TABLE, VARIABLE, Shop, role, shop_in, transaction
+
+from txbatch.core.errors import PartitionUnreadable
+from txbatch.settings import source_url
+from txbatch.spouts.tables import connection, stretches
+from txbatch.spouts.tables.copy_csv import Copy
 
 Databases = Callable[[str], str]
 
@@ -97,6 +103,62 @@ def test_a_null_in_the_only_column_is_a_row(shop: Shop) -> None:
     shop.ask("INSERT INTO shop.sale SELECT n, CASE WHEN n <> 3 THEN '' END FROM generate_series(1, 5) n")
     rows = shop.read(shop.plan())
     assert sorted(str(row["shop"]) for row in rows) == ["", "", "", "", "None"]
+
+
+def test_many_plans_are_one_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed while they are planned is in none of them."""
+    made = list[str]()
+
+    def connected(source: str, url: str) -> Any:
+        made.append(source)
+        return connect(source, url)
+
+    connect = connection.connected
+    monkeypatch.setattr(connection, "connected", connected)
+    for number in range(40):
+        shop.insert(number)
+    coordinator, planned = shop.spout(max_rows=2).coordinator(), list[int]()
+    with coordinator.one_look():
+        while (plan := coordinator.initialize_transaction(1, None, None)) is not None:
+            coordinator.offsets = {**coordinator.offsets, **plan["partitions"]}
+            planned.append(plan["partitions"]["shop.sale"]["records"])
+            shop.insert(1000 + len(planned))
+    coordinator.close()
+    assert planned == [2] * 20
+    assert made == ["shop"]
+
+
+def test_a_range_is_planned_again_as_it_is_now(shop: Shop) -> None:
+    shop.insert(1, 2, 3)
+    ranges = shop.plan()
+    assert ranges is not None
+    shop.ask("DELETE FROM shop.sale WHERE id = 2")
+    again = shop.spout().plan_again("shop.sale", ranges["shop.sale"])
+    assert again == {**ranges["shop.sale"], "records": 2}
+    assert shop.spout().count_records("shop.sale", ranges["shop.sale"]) == 2
+    assert sorted(row["id"] for row in shop.read({"shop.sale": again})) == [1, 3]
+
+
+def test_a_statement_that_is_cut_off_is_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.insert(1)
+    with role(shop.url, *READ, "ALTER ROLE {role} SET statement_timeout = '1ms'") as url:
+        monkeypatch.setenv(VARIABLE, url)
+        shop.ask("INSERT INTO shop.sale SELECT n, 's', 1 FROM generate_series(10, 200000) n")
+        with pytest.raises(PartitionUnreadable, match="57014"):
+            shop.take()
+
+
+def test_a_server_that_goes_within_the_read_is_tried_again(shop: Shop) -> None:
+    shop.ask("INSERT INTO shop.sale SELECT n, repeat('x', 1000), n FROM generate_series(1, 30000) n")
+    ranges, spout = shop.plan(), shop.spout()
+    with spout.session() as asked:
+        (stretch,) = stretches.cut(asked, spout._checked(asked, ranges or {}), spout._fields, None, ranges or {}, 1)
+    reading = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"]).read(stretch)
+    next(reading)
+    ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'txbatch source'"
+    shop.ask(f"{ends} AND datname = current_database()")
+    with pytest.raises(PartitionUnreadable, match=r"shop\.sale .* does not answer"):
+        list(reading)
 
 
 def test_many_rows_are_read_by_blocks(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
