@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,11 @@ from txbatch.places import project_root as project_root
 HOME = "TXBATCH_HOME"
 DATABASE_URL = "TXBATCH_DATABASE_URL"
 STAGING = "TXBATCH_STAGING"
+# With the name of a source behind it, in capitals.
+SOURCE = "TXBATCH_SOURCE_"
 # The URL of a named database, or None: Airflow's connections.
 Urls = Callable[[str], str | None]
+_SOURCE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # Spark-submit takes these for a pattern or the end of a file's name, PostgreSQL's pid file a line's end for that of a folder's.
 _PATTERN = ", * ? [ ] { } \\"
 _UNFIT = re.compile(rf"[\x00-\x1f\x7f{re.escape(_PATTERN.replace(' ', ''))}]")
@@ -56,6 +59,62 @@ class Settings:
                 f"connection txbatch_{database}"
             )
         return url
+
+
+@dataclass
+class _Connections:
+    """The connections of this process beside the environment: none, or Airflow's."""
+
+    of_sources: Urls
+
+
+_connections = _Connections(lambda name: None)
+
+
+def sources_from(connections: Urls) -> None:
+    """Ask `connections` for the URL of a source, by the source's name, if no variable of this process holds the URL."""
+    _connections.of_sources = connections
+
+
+def source_variable(name: str) -> str:
+    """Return the variable of a source, by the source's name; raise DefinitionError if a source cannot have the name.
+
+    >>> source_variable("shop")
+    'TXBATCH_SOURCE_SHOP'
+    """
+    if not _SOURCE_NAME.fullmatch(str(name)):
+        raise InvalidSetting(
+            f"source {name!r} is no name: a name has small letters, digits and _, at most 40, and begins with a letter"
+        )
+    return SOURCE + name.upper()
+
+
+def source_url(name: str) -> str:
+    """Return the URL of a source, by the source's name. The URL may hold a password: never print the URL.
+
+    Raise DefinitionError if neither a variable nor a connection of Airflow holds the URL.
+    """
+    variable = source_variable(name)
+    url = given(variable) or _connections.of_sources(name)
+    if not url:
+        raise InvalidSetting(
+            f"source {name!r} is not known here: set {variable}, or the Airflow connection txbatch_source_{name}"
+        )
+    return url
+
+
+def variables_of(names: Iterable[str]) -> dict[str, str]:
+    """Return environment variables with their values; a source's variable may come from a connection of Airflow.
+
+    A variable that is not set is left out, unless the variable is a source's: then raise DefinitionError.
+    """
+    found = {}
+    for name in names:
+        source = name.removeprefix(SOURCE).lower() if name.startswith(SOURCE) else ""
+        value = source_url(source) if source else given(name)
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def given(name: str) -> str | None:

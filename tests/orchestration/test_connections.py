@@ -10,11 +10,13 @@ import pytest
 from airflow.sdk import Connection
 from sqlalchemy import make_url
 
+from txbatch import settings
 from txbatch.core.errors import DefinitionError
-from txbatch.orchestration.airflow import url_of
+from txbatch.orchestration.airflow import resolve_settings, url_of
 from txbatch.orchestration.hook import TxbatchHook
 from txbatch.postgres.apart import apart
 from txbatch.postgres.database.engine import connect, transaction
+from txbatch.spouts.tables.connection import dsn
 
 
 @pytest.mark.parametrize("extra", [{"hostaddr": None}, {"host": ""}, {"service": ""}, {}])
@@ -88,3 +90,18 @@ def test_the_button_says_what_is_there(
         apart.migrate_warehouse(connection, create=True)
     engine.dispose()
     assert pressed(url, monkeypatch) == (True, "states apart are there, and no ledger")
+
+
+def test_a_source_is_found_in_a_connection_and_a_variable_goes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TXBATCH_SOURCE_SHOP", raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_TXBATCH_SOURCE_SHOP", "postgres://reader:heron@db:5432/shop?sslmode=require")
+    try:
+        resolve_settings()
+        url = settings.source_url("shop")
+        assert dsn("shop", url, {}) == "user=reader password=heron dbname=shop host=db port=5432 sslmode=require"
+        monkeypatch.setenv("TXBATCH_SOURCE_SHOP", "postgresql://another@db/shop")
+        assert settings.source_url("shop") == "postgresql://another@db/shop"
+        with pytest.raises(DefinitionError, match="or the Airflow connection txbatch_source_other"):
+            settings.source_url("other")
+    finally:
+        settings.sources_from(lambda name: None)

@@ -27,7 +27,15 @@ KEPT = {
 HIDDEN = {
     **dict.fromkeys(["AIRFLOW_CONN_TXBATCH", "AIRFLOW_VAR_API_KEY", "AIRFLOW__CORE__FERNET_KEY", "_AIRFLOW_X"], "x"),
     **dict.fromkeys(
-        ["TXBATCH_DATABASE_URL", "TXBATCH_DATABASE_URL_WAREHOUSE", "PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE"], "x"
+        [
+            "TXBATCH_DATABASE_URL",
+            "TXBATCH_DATABASE_URL_WAREHOUSE",
+            "TXBATCH_SOURCE_SHOP",
+            "PGPASSWORD",
+            "PGPASSFILE",
+            "PGSERVICEFILE",
+        ],
+        "x",
     ),
     **dict.fromkeys(
         ["AIRFLOW_ADMIN_PASSWORD", "POSTGRES_PASSWORD", "DATABASE_URL", "APP_DATABASE_URL", "SENTRY_DSN"], "x"

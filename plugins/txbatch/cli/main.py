@@ -34,6 +34,7 @@ from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate
 from txbatch.cli.retention import gc
 from txbatch.cli.run import run
+from txbatch.cli.source import source
 from txbatch.cli.verify import verify
 from txbatch.core.errors import UsageError
 from txbatch.places import in_checkout
@@ -57,6 +58,7 @@ COMMANDS: tuple[click.Command, ...] = (
     gc,
     change,
     rebuild,
+    source,
     doctor,
     explain,
     up,

@@ -27,6 +27,7 @@ from txbatch.embedded import java
 from txbatch.fit import check_fit
 from txbatch.launch.job_file import Job
 from txbatch.places import install
+from txbatch.settings import SOURCE, variables_of
 
 SHORT_JOB_BYTES = 80_000_000
 # More than 32 files are looked at by a job of Spark: in so many tasks, where it would be a task for each file.
@@ -47,6 +48,7 @@ _NEVER = (
     "AIRFLOW__",
     "_AIRFLOW",
     "TXBATCH_DATABASE",
+    SOURCE,
     "PGPASS",
     "PGSERVICE",
     "PGOPTIONS",
@@ -104,6 +106,7 @@ def application(
         "SPARK_HOME": str(_spark_home()),
         "PYTHONUNBUFFERED": "1",
         "LC_ALL": "C.UTF-8",  # else Java cannot open a file whose name is not ASCII
+        **variables_of(name for stream in job.topology.streams.values() for name in stream.spout.variables),
     }
     options = [shlex.quote(f"-Dlog4j2.configurationFile={_LOG4J}")]
     if local:

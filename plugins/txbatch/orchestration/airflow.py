@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
+# With the name of a source behind it.
+SOURCE_CONN_PREFIX = "txbatch_source_"
 # Seconds of a batch's lease between two tasks of its run; emit_batch and waits renew the lease. Later, other runs adopt.
 AIRFLOW_LEASE_SECONDS = 900
 # Names in the extra of a connection of the type postgres for Airflow's own hook: no options of libpq.
@@ -71,9 +73,12 @@ def open_steps(job: Job) -> Steps:
 def resolve_settings() -> Settings:
     """Return the settings of a task. The database is from TXBATCH_DATABASE_URL, the connection `txbatch`, or the
     embedded PostgreSQL.
+
+    From now on this process finds the sources of spouts in connections, too: `txbatch_source_<name>`.
     """
     from txbatch import settings
 
+    settings.sources_from(lambda name: _connection_url(f"{SOURCE_CONN_PREFIX}{name}"))
     url = None if os.environ.get("TXBATCH_DATABASE_URL") else _connection_url(DATABASE_CONN_ID)
     return settings.resolve(url, lambda database: _connection_url(f"{DATABASE_CONN_ID}_{database}"))
 

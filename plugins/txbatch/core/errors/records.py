@@ -44,6 +44,22 @@ class BrokenSpout(Incomplete, code="TX210"):
     """A spout gave records that do not belong to the batch."""
 
 
+class SourceUnfit(DefinitionError, code="TX220"):
+    """A table cannot be read without loss: a column, an index, a guard or a right is missing, or a type does not fit."""
+
+
+class OtherHistory(TerminalError, code="TX221"):
+    """A table is on another server, or on a server with another history, than the rows that were counted."""
+
+
+class SourceBehind(TransientError, code="TX222"):
+    """A server lacks transactions that were counted: the server lags, or was restored."""
+
+
+class RowsDiffer(TerminalError, code="TX223"):
+    """A table has other rows of a counted transaction than before: rows were lost or changed."""
+
+
 class BadRecord(TerminalError, code="TX301"):
     """A record is not as the job declares records."""
 

@@ -51,6 +51,14 @@ class UnsafeStaging(TerminalError, code="TX815"):
     """The staging area holds a symbolic link, which may lead out of the staging area."""
 
 
+class LoginRefused(TerminalError, code="TX820"):
+    """The server of a source rejects the login."""
+
+
+class UnsafeSource(DefinitionError, code="TX821"):
+    """The role of a source may write in the ledger's database."""
+
+
 class UsageError(TerminalError, code="TX901"):
     """Options or arguments of a command do not go together, or a value is not valid."""
 

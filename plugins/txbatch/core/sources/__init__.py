@@ -1,4 +1,4 @@
 """Spouts: what a batch reads, decided without Spark.
 
-`spout`, `partition_checks`, `labels`, then `batch_spout`.
+`spout`, `partition_checks`, `labels`, then `batch_spout`; `snapshots` are PostgreSQL's: the plans of a table have them.
 """

@@ -103,6 +103,8 @@ class Spout(ABC):
     reads_gaps: bool = False
     # True of a source that is not on this machine: an attempt takes its records once, and Spark keeps them on its disks.
     remote: bool = False
+    # The variables of the environment, credentials among them, by which Spark's driver reads the source.
+    variables: tuple[str, ...] = ()
     # False of a spout whose texts must not hold U+0000; `check_texts` says where they do.
     nul: bool = True
 

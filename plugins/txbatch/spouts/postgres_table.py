@@ -1,0 +1,228 @@
+"""PostgresSpout: the rows of a table in PostgreSQL that grows, each row once, whole transactions in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from txbatch import settings
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
+from txbatch.core.errors import InvalidOption
+from txbatch.core.records.declared import fields_ddl
+from txbatch.core.records.fields import Field, parse_fields
+from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedCoordinator, PartitionedSpout
+from txbatch.spouts.tables import description, server, stretches
+from txbatch.spouts.tables.connection import Session, reading
+from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.planning import Planner, Wanted
+from txbatch.spouts.tables.windows import conditions, counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.core.records.declared import Fields
+
+# The partition of the rows from before the column xact.
+BEFORE = "@before"
+# What a row takes, where nobody knows.
+ROW_BYTES = 100
+
+
+class PostgresSpout(PartitionedSpout):
+    """Reads the rows that are added to a table of PostgreSQL, by their transactions: each row once, and no transaction in part.
+
+    `table` is `schema.table`, prepared by `txbatch source prepare`; `fields` name columns, with types that take their values.
+    `source` is the name of the database: its URL is in TXBATCH_SOURCE_<NAME>, or in the Airflow connection
+    txbatch_source_<name>. A batch has at most `max_rows` rows, unless one transaction has more.
+
+    Rows from before the table was prepared are a partition of their own, read by ranges of the primary key; with
+    `existing=False` they are left out. `timezone` says which zone a `timestamp without time zone` is in. `accept` names what an
+    error about another history or other rows asks to accept.
+
+    Transactional: a row that is updated or deleted after its batch was planned makes the batch's next attempt fail.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        table: str,
+        fields: Fields,
+        *,
+        source: str,
+        max_rows: int = 1_000_000,
+        timezone: str | None = None,
+        existing: bool = True,
+        accept: str | Sequence[str] = (),
+    ) -> None:
+        self.table, self.fields, self.source = table, fields_ddl(fields), source
+        self.max_rows, self.timezone, self.existing = max_rows, timezone, existing
+        self.accept = frozenset([accept] if isinstance(accept, str) else accept)
+        self.variables = (settings.source_variable(source),)
+        self._check()
+
+    @property
+    def identity(self) -> Metadata:
+        told = {"spout": "PostgresSpout", "source": self.source, "table": self.table, "existing": self.existing}
+        return told | ({"timezone": self.timezone} if self.timezone else {})
+
+    def partitions(self) -> Sequence[str]:
+        return [self.table, *([self.table + BEFORE] if self.existing else [])]
+
+    def partitions_to_ask(self, known: Mapping[str, Metadata]) -> Sequence[str]:
+        """Return the table, and the rows from before until their last range was read."""
+        return [name for name in self.partitions() if not known.get(name, {}).get("ended")]
+
+    def coordinator(self) -> PartitionedCoordinator:
+        return _Coordinator(self)
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        with self.session() as session:
+            return self.next_range(Planner(session, self.wanted), partition, last_metadata, {})
+
+    def next_range(
+        self, planner: Planner, partition: str, last: Metadata | None, known: Mapping[str, Metadata]
+    ) -> Metadata | None:
+        """Return a partition's next range; `known` has the last ranges of both partitions, which must leave out the same."""
+        if last is not None:
+            planner.check(last)
+        of_table, of_before = known.get(self.table), known.get(self.table + BEFORE)
+        before = planner.before
+        if of_table is not None:
+            before = int(of_table["but"]) if "but" in of_table else None
+        elif of_before is not None:
+            before = int(of_before["xact"])
+        if partition == self.table:
+            return planner.next_window(last, before)
+        return None if before is None else planner.next_key(last, before)
+
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        """Return the rows of a range."""
+        return self.emit_batch(spark, attempt, {"partitions": {partition: metadata}})
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """Return the rows of all ranges, by tasks with a connection each. Refuse a server with another history."""
+        ranges: Mapping[str, Metadata] = metadata["partitions"]
+        with self.session() as session:
+            table = self._checked(session, ranges)
+            cut = stretches.cut(
+                session, table, self._fields, self.timezone, ranges, spark.sparkContext.defaultParallelism
+            )
+        key = [name for name, _ in table.key] or [self._fields[0].name]
+        copy = Copy(self.source, settings.source_url(self.source), self.table, self._fields, key)
+
+        def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow
+
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    for rows in copy.read(cut[number]):
+                        label = pyarrow.repeat(pyarrow.scalar(cut[number].label), len(rows))
+                        yield rows.append_column(PARTITION_COLUMN, label)
+
+        return spark.range(0, len(cut), 1, len(cut)).mapInArrow(read, f"{self.fields}, {PARTITION_COLUMN} string")
+
+    def count_records(self, partition: str, metadata: Metadata) -> int:
+        """Return how many rows a range has now."""
+        with self.session() as session:
+            return int(session.row(counted(description.sql_name(self.table), conditions(metadata)))[0])
+
+    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
+        """Return the same range, with the number of rows as of now. Refuse a server with another history."""
+        with self.session() as session:
+            self._checked(session, {partition: metadata})
+            records = session.row(counted(description.sql_name(self.table), conditions(metadata)))[0]
+        return {**metadata, "records": records}
+
+    def check_plan(self, metadata: Metadata) -> None:
+        """Refuse a server that has another history than the plan, or is behind."""
+        with self.session() as session:
+            self._checked(session, metadata["partitions"])
+
+    def planned_bytes(self, metadata: Metadata) -> int:
+        """Return an estimate, from the number of rows."""
+        return ROW_BYTES * sum(int(range_["records"]) for range_ in metadata["partitions"].values())
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is planned."""
+        return Wanted(self.table, self._fields, self.max_rows, self.timezone, self.existing, self.accept)
+
+    def session(self) -> AbstractContextManager[Session]:
+        """Return a context manager of a session on the source."""
+        return reading(self.source, settings.source_url(self.source), self.table)
+
+    @property
+    def _fields(self) -> Sequence[Field]:
+        return parse_fields(self.fields)
+
+    def _checked(self, session: Session, ranges: Mapping[str, Metadata]) -> description.Table:
+        """Return the table, which must take the fields, on a server with the history of all ranges."""
+        table = description.describe(session, self.table)
+        description.check(session, table, self._fields, self.timezone)
+        now = server.look(session)
+        for range_ in ranges.values():
+            server.check(session.of, now, table.oid, range_, self.accept)
+        return table
+
+    def _check(self) -> None:
+        schema, _, name = str(self.table).partition(".")
+        if not (schema and name) or "\0" in name + schema:
+            raise InvalidOption(
+                f"PostgresSpout: {self.table!r} is no table; write it with its schema, such as 'shop.sale'"
+            )
+        if type(self.max_rows) is not int or self.max_rows < 1:
+            raise InvalidOption(f"PostgresSpout: max_rows={self.max_rows!r} is no number of rows; give 1 or more")
+        if not isinstance(self.existing, bool):
+            raise InvalidOption(f"PostgresSpout: existing={self.existing!r} is neither True nor False")
+        parse_fields(self.fields)
+
+
+class _Coordinator(PartitionedCoordinator):
+    """Plans a table by one look at its server, also for several txids."""
+
+    spout: PostgresSpout
+
+    def __init__(self, spout: PostgresSpout) -> None:
+        super().__init__(spout)
+        self._open = ExitStack()
+        self._planner: Planner | None = None
+        self._keeps = False
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. Plans in the block are cut out of one snapshot."""
+        self._keeps = True
+        try:
+            with super().one_look():
+                yield
+        finally:
+            self._keeps = False
+            self.close()
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        """Return the ranges, as of one look."""
+        try:
+            return super().initialize_transaction(txid, prev_metadata, curr_metadata)
+        finally:
+            if not self._keeps:
+                self.close()
+
+    def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
+        """Plan a partition's next range by the look of this plan."""
+        if self._planner is None:
+            self._planner = Planner(self._open.enter_context(self.spout.session()), self.spout.wanted)
+        return self.spout.next_range(self._planner, partition, last, self.offsets)
+
+    def close(self) -> None:
+        """End the look."""
+        self._planner = None
+        self._open.close()

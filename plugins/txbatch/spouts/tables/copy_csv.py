@@ -1,0 +1,245 @@
+"""Rows by COPY into Arrow: CSV parsed with every type declared, each row whole or refused by its key.
+
+PostgreSQL sends a row at a time. Rows are gathered into chunks, a thread ahead of the parser, and no row is cut in two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Full, Queue
+from typing import TYPE_CHECKING, Any
+
+from txbatch.arrow import arrow_type
+from txbatch.core.errors import BadRecord, SourceChanged
+from txbatch.core.records.fields import Field
+from txbatch.core.text import repr_of
+from txbatch.spouts.tables.connection import Session, reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK_BYTES = 4_000_000
+_CHUNKS_AHEAD = 2
+_WAIT_SECONDS = 1.0
+_SHOWN_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a task reads: a query on a leaf of the table. `filenode` is None if the stretch is all that is read of the leaf."""
+
+    label: str
+    query: str
+    leaf: str
+    oid: int
+    filenode: int | None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Reads stretches of a table. `key` are the fields by which a bad row is named. The URL may hold a password."""
+
+    source: str
+    url: str = field(repr=False)
+    table: str
+    fields: Sequence[Field]
+    key: Sequence[str]
+
+    def read(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stretch. Raise SourceChanged if the leaf was written anew since the stretches were cut."""
+        with reading(self.source, self.url, self.table, fixed=True) as session:
+            if stretch.filenode is not None:
+                self._check_file(session, stretch)
+            for rows in copied(session, stretch.query):
+                yield self.parsed(rows)
+
+    def parsed(self, rows: Sequence[bytes]) -> pa.RecordBatch:
+        """Return rows of CSV in Arrow. Raise BadRecord, which names table, key and field, for a value that does not fit."""
+        import pyarrow as pa
+
+        try:
+            return self._batch(rows)
+        except pa.ArrowInvalid as error:
+            raise self._bad_row(rows, error) from error
+
+    def _check_file(self, session: Session, stretch: Stretch) -> None:
+        """Lock the leaf against being written anew, and refuse another file than the one that was cut into stretches."""
+        session.rows(f"SELECT xact FROM ONLY {stretch.leaf} LIMIT 0")
+        if session.row("SELECT pg_relation_filenode(%s::oid)::bigint", stretch.oid)[0] != stretch.filenode:
+            raise SourceChanged(
+                f"{session.of} was written anew (TRUNCATE, CLUSTER, VACUUM FULL) while it was read; emit again"
+            )
+
+    def _batch(self, rows: Sequence[bytes]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        arrays = _csv(b"".join(rows), self._names, list(map(_parsed_as, self.fields)))
+        columns = [
+            _unhexed(array) if of.type == "binary" else array for array, of in zip(arrays, self.fields, strict=True)
+        ]
+        for column, of in zip(columns, self.fields, strict=True):
+            if of.type.startswith("decimal"):
+                column.validate(full=True)  # parsing looks at the scale alone
+        return pa.record_batch(columns, names=self._names)
+
+    def _bad_row(self, rows: Sequence[bytes], error: Exception) -> BadRecord:
+        """Find the row and the field; return an error with Arrow's words if the rows fit one by one."""
+        row = _first_bad(self._batch, rows)
+        names = self._names
+        if row is None:
+            return BadRecord(f"{self.table} (source {self.source!r}): {error}; declare the field a string")
+        values = _csv(row, names, [_text_type()] * len(names))
+        told = {name: array[0].as_py() for name, array in zip(names, values, strict=True)}
+        where = ", ".join(f"{name}={_shown(told[name])}" for name in self.key if name in told)
+        bad = next((each for each in self.fields if self._misfits(each, told[each.name])), self.fields[0])
+        place = ", ".join(filter(None, (self.table, where, bad.name)))
+        return BadRecord(
+            f"{place}: {_shown(told[bad.name], quote=True)} is no {bad.type}; mend the row, or declare the field a string and "
+            "quarantine it"
+        )
+
+    @property
+    def _names(self) -> list[str]:
+        return [each.name for each in self.fields]
+
+    def _misfits(self, of: Field, text: str | None) -> bool:
+        import pyarrow as pa
+
+        if text is None:
+            return False
+        quoted = text.replace('"', '""')
+        alone = Copy(self.source, "", self.table, [of], ())
+        try:
+            alone._batch([f'"{quoted}"\n'.encode()])
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+
+def copied(session: Session, query: str) -> Iterator[list[bytes]]:
+    """Yield the rows of a query in chunks, of whole rows each. A query that is not read to its end is cancelled."""
+    chunks = _Chunks()
+    thread = threading.Thread(target=chunks.fill, args=(session, query), name="copy", daemon=True)
+    thread.start()
+    try:
+        while rows := chunks.get():
+            yield rows
+    finally:
+        chunks.stopped = True
+        if thread.is_alive():
+            session.cancel()
+        thread.join()
+
+
+class _Chunks:
+    """A file that COPY writes rows to in one thread, and another thread takes chunks of rows from."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._ready: Queue[list[bytes] | BaseException] = Queue(_CHUNKS_AHEAD)
+        self._rows: list[bytes] = []
+        self._bytes = 0
+
+    def fill(self, session: Session, query: str) -> None:
+        """Copy to the end; then put the last chunk, and an empty chunk or the error."""
+        try:
+            session.copy(query, self)
+            self._put(self._rows)
+            if self._rows:
+                self._put([])
+        except BaseException as error:
+            with suppress(InterruptedError):
+                self._put(error)
+
+    def write(self, row: bytes) -> None:
+        """Take a row."""
+        self._rows.append(row)
+        self._bytes += len(row)
+        if self._bytes >= CHUNK_BYTES:
+            self._put(self._rows)
+            self._rows, self._bytes = [], 0
+
+    def get(self) -> list[bytes]:
+        """Return the next chunk; an empty chunk at the end. Raise the error of the COPY."""
+        found = self._ready.get()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def _put(self, what: list[bytes] | BaseException) -> None:
+        while not self.stopped:
+            with suppress(Full):
+                self._ready.put(what, timeout=_WAIT_SECONDS)
+                return
+        raise InterruptedError("nobody reads on")
+
+
+def _csv(data: bytes, names: Sequence[str], types: Sequence[Any]) -> list[pa.Array]:
+    """Return the columns of CSV as PostgreSQL writes CSV: an empty value is null, a quoted empty value is empty text."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    table = csv.read_csv(
+        pa.BufferReader(data),
+        csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(data) + 1),
+        # A row of a single null is an empty line.
+        csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        csv.ConvertOptions(
+            column_types=dict(zip(names, types, strict=True)),
+            null_values=[""],
+            true_values=["t"],
+            false_values=["f"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return [column.combine_chunks() for column in table.columns]
+
+
+def _parsed_as(field: Field) -> pa.DataType:
+    return _text_type() if field.type == "binary" else arrow_type(field.type)
+
+
+def _text_type() -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.string()
+
+
+def _unhexed(texts: pa.Array) -> pa.Array:
+    """Return bytes from PostgreSQL's texts of bytes, such as `\\x00ff`."""
+    import pyarrow as pa
+
+    try:
+        return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in texts.to_pylist()], pa.binary())
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+
+
+def _first_bad(parse: Any, rows: Sequence[bytes]) -> bytes | None:
+    """Return the first row that is refused, by halving; None if all are parsed one by one."""
+    import pyarrow as pa
+
+    while len(rows) > 1:
+        half = len(rows) // 2
+        try:
+            parse(rows[:half])
+        except pa.ArrowInvalid:
+            rows = rows[:half]
+        else:
+            rows = rows[half:]
+    try:
+        parse(rows)
+    except pa.ArrowInvalid:
+        return rows[0]
+    return None
+
+
+def _shown(text: str | None, *, quote: bool = False) -> str:
+    if text is None:
+        return "null"
+    cut = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+    return repr_of(cut) if quote else cut

@@ -1,0 +1,226 @@
+"""A table as its server describes the table, and what the table lacks for being read without loss."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from txbatch.core.errors import SourceUnfit, UnsafeSource
+from txbatch.core.records.fields import Field
+from txbatch.spouts.tables.columns import Column, misfit
+from txbatch.spouts.tables.connection import Session
+from txbatch.spouts.tables.windows import XACT, quoted
+
+# The comment on the column that `txbatch source prepare` writes: by it the rows from before are known after a rewrite, too.
+BEFORE = "txbatch: rows from before have "
+GUARD = "txbatch_xact"
+GUARDED = "xact is set by the server alone"
+_DEFAULT = "pg_current_xact_id()"
+_KINDS = {
+    "v": "a view",
+    "m": "a materialized view",
+    "f": "a foreign table",
+    "S": "a sequence",
+    "c": "a type",
+    "i": "an index",
+}
+_TABLE = """
+SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
+       c.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
+       EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = c.oid),
+       has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'), current_user::text
+  FROM pg_class c WHERE c.oid = to_regclass(%s)
+"""
+_COLUMNS = """
+SELECT a.attname::text, b.typname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
+       pg_get_expr(d.adbin, d.adrelid), a.attmissingval::text, col_description(a.attrelid, a.attnum)
+  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_KEY = """
+SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), t.typnamespace = 'pg_catalog'::regnamespace
+  FROM pg_index i CROSS JOIN unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY k (attnum, n)
+  JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum JOIN pg_type t ON t.oid = a.atttypid
+ WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.n
+"""
+_INDEXED = """
+SELECT EXISTS (
+  SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+   WHERE i.indrelid = %s AND a.attname = 'xact' AND m.amname = 'btree' AND i.indisvalid AND i.indpred IS NULL)
+"""
+# Of the table and of each partition, which may be written by itself: how many guards of the kinds BEFORE INSERT and BEFORE
+# UPDATE, for each row, are on.
+_GUARDS = """
+SELECT r.oid::regclass::text, count(t.oid) FILTER (WHERE t.tgtype & 7 = 7), count(t.oid) FILTER (WHERE t.tgtype & 19 = 19)
+  FROM (SELECT %s::oid AS oid UNION SELECT relid FROM pg_partition_tree(%s::oid)) r
+  LEFT JOIN (pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid AND p.prosrc LIKE %s) ON t.tgrelid = r.oid
+   AND t.tgenabled IN ('O', 'A') AND t.tgqual IS NOT NULL
+ GROUP BY r.oid ORDER BY r.oid
+"""
+_LEAVES = """
+SELECT format('%%I.%%I', n.nspname, c.relname), c.oid::bigint, pg_relation_filenode(c.oid)::bigint,
+       pg_relation_size(c.oid) / current_setting('block_size')::bigint, greatest(c.reltuples, 0)::bigint, c.relkind::text,
+       has_table_privilege(c.oid, 'SELECT')
+  FROM (SELECT %s::oid AS relid UNION SELECT relid FROM pg_partition_tree(%s::oid) WHERE isleaf) t
+  JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind <> 'p' ORDER BY c.oid
+"""
+# Schemas of a ledger in which the role may write.
+_WRITABLE = """
+SELECT n.nspname::text FROM pg_namespace n
+ WHERE (n.nspname IN ('txbatch', 'state') OR n.nspname LIKE 'contribution%')
+   AND EXISTS (SELECT FROM pg_class b JOIN pg_namespace l ON l.oid = b.relnamespace
+                WHERE (l.nspname, b.relname) = ('txbatch', 'batch'))
+   AND (has_schema_privilege(n.oid, 'CREATE') OR has_schema_privilege(n.oid, 'USAGE') AND EXISTS (
+     SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p')
+        AND has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')))
+ ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A table that holds rows: the table itself, or a partition. `filenode` is another after each rewrite."""
+
+    name: str
+    oid: int
+    filenode: int
+    blocks: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, by the server's catalogs.
+
+    `key` has the columns and types of the primary key; empty if no range of the key can be asked for. `before` is the
+    transaction of the rows from before the column xact; None if unknown. `faults` say what the table lacks.
+    """
+
+    name: str
+    oid: int
+    partitioned: bool
+    columns: Mapping[str, Column]
+    key: Sequence[tuple[str, str]]
+    before: int | None
+    faults: Sequence[str]
+    lacks: frozenset[str]
+
+
+def sql_name(table: str) -> str:
+    """Return the name of a table for SQL, from `schema.table`.
+
+    >>> sql_name("shop.sale")
+    '"shop"."sale"'
+    """
+    return ".".join(map(quoted, table.split(".", 1)))
+
+
+def check_role(session: Session) -> None:
+    """Raise UnsafeSource if the role of a source may write in a ledger."""
+    if schemas := [name for (name,) in session.rows(_WRITABLE)]:
+        raise UnsafeSource(
+            f"{session.of} leads to a ledger's database, and its role may write in the schema {schemas[0]!r}: give the source a "
+            "role of its own that can only read"
+        )
+
+
+def describe(session: Session, table: str) -> Table:
+    """Return a table as the server describes the table. Raise SourceUnfit if there is none, or only a view of that name."""
+    found = session.rows(_TABLE, sql_name(table))
+    if not found:
+        raise SourceUnfit(
+            f"{session.of}: no such table, or no right to its schema; mend the name, or GRANT USAGE on the schema"
+        )
+    oid, kind, persistence, secured, inherited, subscribed, usage, select, role = found[0]
+    faults = _faults_of_kind(kind, persistence, inherited, subscribed)
+    if not (usage and select):
+        faults.append(f"the role {role!r} may not read it: GRANT it USAGE on the schema and SELECT on the table")
+    if secured:
+        faults.append(
+            f"row security hides rows of it from the role {role!r}: GRANT it BYPASSRLS, or read it with another"
+        )
+    described = session.rows(_COLUMNS, oid)
+    columns = {name: _column(name, type_, shown, modifier) for name, type_, shown, _, modifier, *_ in described}
+    lacks, before = frozenset[str](), None
+    if not faults:
+        lacks, before = _prepared(session, oid, {name: (type_, *rest) for name, type_, *rest in described})
+        faults += _faults_of_preparation(lacks)
+    key = session.rows(_KEY, oid)
+    usable = [(name, type_) for name, type_, _ in key] if all(plain for *_, plain in key) else []
+    return Table(table, oid, kind == "p", columns, usable, before, faults, lacks)
+
+
+def leaves(session: Session, table: Table) -> list[Leaf]:
+    """Return the tables that hold the rows. Raise SourceUnfit if the role may not read all, or a partition is foreign."""
+    found = []
+    for name, oid, filenode, blocks, rows, kind, select in session.rows(_LEAVES, table.oid, table.oid):
+        if kind != "r" or not select:
+            why = (
+                "is no table of this server"
+                if kind != "r"
+                else "may not be read by the role: GRANT it SELECT there, too"
+            )
+            raise SourceUnfit(f"{session.of}: its partition {name} {why}")
+        found.append(Leaf(name, oid, filenode, blocks, rows))
+    return found
+
+
+def check(session: Session, table: Table, fields: Sequence[Field], timezone: str | None) -> None:
+    """Raise SourceUnfit if the table lacks anything, or a field does not take the values of a column."""
+    faults = [*table.faults]
+    for field in fields:
+        column = table.columns.get(field.name)
+        why = f"no column {field.name!r} is there" if column is None else misfit(field, column, timezone)
+        if why is not None:
+            faults.append(why if column is None else f"{field.name}: {why}")
+    if faults:
+        told = "; ".join(faults)
+        way = f": txbatch source prepare prints the SQL of what is missing ({table.name})" if table.lacks else ""
+        raise SourceUnfit(f"{session.of}: {told}{way}")
+
+
+def _column(name: str, type_: str, shown: str, modifier: int) -> Column:
+    if type_ == "numeric" and modifier >= 0:
+        scale = (modifier - 4) & 0x7FF
+        return Column(name, type_, shown, (modifier - 4) >> 16 & 0xFFFF, (scale ^ 1024) - 1024)
+    return Column(name, type_, shown)
+
+
+def _faults_of_kind(kind: str, persistence: str, inherited: bool, subscribed: bool) -> list[str]:
+    found = [f"it is {_KINDS.get(kind, 'no table')}: read the table itself"] if kind not in ("r", "p") else []
+    if persistence != "p":
+        found.append("it is an unlogged or temporary table, which a crash empties: SET LOGGED")
+    if inherited:
+        found.append("other tables inherit from it: read each by itself, or partition it")
+    if subscribed:
+        found.append("it is a logical replica: its transactions are numbered by another server; read it there")
+    return found
+
+
+def _prepared(session: Session, oid: int, columns: Mapping[str, Sequence[object]]) -> tuple[frozenset[str], int | None]:
+    """Return what `txbatch source prepare` has to make, and the transaction of the rows from before."""
+    if XACT not in columns:
+        return frozenset({"column", "index", "guard"}), None
+    type_, _, not_null, _, default, missing, comment = columns[XACT]
+    if type_ != "xid8" or not not_null or default != _DEFAULT:
+        return frozenset({"wrong column"}), None
+    lacks = set() if session.row(_INDEXED, oid)[0] else {"index"}
+    guards = session.rows(_GUARDS, oid, oid, f"%{GUARDED}%")
+    lacks |= set() if all(inserted and updated for _, inserted, updated in guards) else {"guard"}
+    told = re.search(rf"{BEFORE}(\d+)", str(comment or "")) or re.fullmatch(r"\{(\d+)\}", str(missing or ""))
+    return frozenset(lacks), int(told[1]) if told else None
+
+
+def _faults_of_preparation(lacks: frozenset[str]) -> list[str]:
+    words = {
+        "column": "it has no column xact of type xid8",
+        "wrong column": "its column xact is not xid8 NOT NULL DEFAULT pg_current_xact_id(): rename that column, or mend it",
+        "index": "no valid index begins with xact",
+        "guard": "no trigger guards xact, so that rows with old numbers could come in unseen",
+    }
+    return [words[each] for each in ("wrong column", "column", "index", "guard") if each in lacks]

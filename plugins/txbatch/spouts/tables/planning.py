@@ -1,0 +1,160 @@
+"""Plans the ranges of a table: whole transactions of the window between two snapshots, and the rows from before by key."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch.core.batch.transaction import Metadata
+from txbatch.core.errors import RowsDiffer
+from txbatch.core.records.fields import Field
+from txbatch.core.sources.snapshots import FIRST, Snapshot, both, until
+from txbatch.spouts.tables import description, server
+from txbatch.spouts.tables.columns import selected
+from txbatch.spouts.tables.connection import Session
+from txbatch.spouts.tables.description import Table, sql_name
+from txbatch.spouts.tables.server import Server
+from txbatch.spouts.tables.windows import conditions, counted, keys_between, quoted, window
+
+# A witness has at most so many rows: more are not looked at again with each plan.
+WITNESS_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a spout reads: `existing` also the rows from before the column xact."""
+
+    table: str
+    fields: Sequence[Field]
+    max_rows: int
+    timezone: str | None
+    existing: bool
+    accept: frozenset[str]
+
+
+class Planner:
+    """Plans ranges by one look at the server: the table and its newest end."""
+
+    def __init__(self, session: Session, wanted: Wanted) -> None:
+        """Look. Raise SourceUnfit if the table cannot be read, UnsafeSource if the role may write in a ledger."""
+        description.check_role(session)
+        self.session, self.wanted = session, wanted
+        self.table: Table = description.describe(session, wanted.table)
+        description.check(session, self.table, wanted.fields, wanted.timezone)
+        description.leaves(session, self.table)
+        self.server: Server = server.look(session)
+        self._name = sql_name(wanted.table)
+        self._checked: set[str] = set()
+
+    @property
+    def before(self) -> int | None:
+        """The transaction of the rows from before, which are read by key or left out; None if there is none."""
+        return self.table.before if self.table.key or not self.wanted.existing else None
+
+    def check(self, last: Metadata) -> None:
+        """Refuse a server that has another history than the last range, or other rows of its newest transaction."""
+        server.check(self.session.of, self.server, self.table.oid, last, self.wanted.accept)
+        if str(last["end"]) in self._checked:
+            return
+        self._checked.add(str(last["end"]))
+        if "witness" in last and last["witness"][0] not in self.wanted.accept:
+            self._check_witness(last["witness"])
+        if last["history"] != self.server.history(self.table.oid):
+            self._check_records(last)
+
+    def next_window(self, last: Metadata | None, but: int | None) -> Metadata | None:
+        """Return the range after the last range; None if nothing has ended since. `but` is left out."""
+        a = Snapshot.parse(last["end"]) if last else FIRST
+        b = both(a, self.server.snapshot)
+        end, records, newest = self._cut(a, b, but)
+        if not records:
+            return None
+        self._checked.add(str(end))
+        left_out = {} if but is None else {"but": str(but)}
+        more = {"witness": self.witness(newest), **left_out}
+        return {"start": str(a), "end": str(end), **self._counted(records), **more}
+
+    def next_key(self, last: Metadata | None, xact: int) -> Metadata | None:
+        """Return the range of keys after the last range, of the rows of a transaction; None if there are no such rows."""
+        if last is None and not self.session.rows(f"SELECT FROM {self._name} WHERE xact = '{xact}'::xid8 LIMIT 1"):
+            return None
+        key, start = self.table.key, last["end"] if last else None
+        # Qualified: a bare name would be the text's, and texts are in another order than numbers.
+        columns = ", ".join(f"t.{quoted(name)}" for name, _ in key)
+        texts = ", ".join(f"{quoted(name)}::text" for name, _ in key)
+        from_here = f"FROM {self._name} t WHERE {keys_between(xact, key, start, None)}"
+        found = self.session.rows(
+            f"SELECT {texts} {from_here} ORDER BY {columns} OFFSET {self.wanted.max_rows - 1} LIMIT 2"
+        )
+        records = self.wanted.max_rows
+        if not found:
+            backwards = ", ".join(f"t.{quoted(name)} DESC" for name, _ in key)
+            found = self.session.rows(f"SELECT {texts} {from_here} ORDER BY {backwards} LIMIT 1")
+            records = self.session.row(f"SELECT count(*) {from_here}")[0]
+        if not found:
+            return None
+        ended = {"ended": True} if len(found) < 2 else {}
+        by = {"xact": str(xact), "key": [list(each) for each in key]}
+        return {"start": start, "end": list(found[0]), **self._counted(records), **by, **ended}
+
+    def records(self, range_: Mapping[str, Any]) -> int:
+        """Return how many rows a range has now."""
+        return self._count(conditions(range_))
+
+    def witness(self, xact: str) -> list[Any]:
+        """Return a transaction with the number and the digest of its rows, and of how the digest was made."""
+        fields = ", ".join(self._expressions())
+        one = f"SELECT ROW({fields})::text AS t FROM {self._name} WHERE xact = '{xact}'::xid8 LIMIT {WITNESS_ROWS + 1}"
+        rows, digest = self.session.row(f"SELECT count(*), sum(hashtextextended(t, 0))::text FROM ({one}) w")
+        return [xact, rows, digest if rows <= WITNESS_ROWS else None, zlib.crc32(fields.encode())]
+
+    def _expressions(self) -> list[str]:
+        return [selected(field, self.table.columns[field.name], self.wanted.timezone) for field in self.wanted.fields]
+
+    def _counted(self, records: int) -> dict[str, Any]:
+        return {"records": records, "history": self.server.history(self.table.oid)}
+
+    def _cut(self, a: Snapshot, b: Snapshot, but: int | None) -> tuple[Snapshot, int, str]:
+        """Return the end of the rows that come next, how many rows come, and the newest transaction among them.
+
+        A range has whole transactions: `max_rows` rows at most, unless the first transaction has more.
+        """
+        too_many = self._in_order(a, b, but, f"OFFSET {self.wanted.max_rows} LIMIT 1")
+        end = b if too_many is None else until(a, b, int(too_many) - 1)
+        if records := self._count(window(a, end, but)):
+            return end, records, self._in_order(a, end, but, "LIMIT 1", "DESC") or ""
+        if too_many is None:
+            return end, 0, ""
+        return until(a, b, int(too_many)), self._count([f"xact = '{too_many}'::xid8"]), too_many
+
+    def _in_order(self, a: Snapshot, b: Snapshot, but: int | None, part: str, order: str = "ASC") -> str | None:
+        """Return a transaction of a window, by its place among the window's rows."""
+        rows = " UNION ALL ".join(f"SELECT xact FROM {self._name} WHERE {each}" for each in window(a, b, but))
+        found = self.session.rows(f"SELECT u.xact::text FROM ({rows}) u ORDER BY u.xact {order} {part}") if rows else []
+        return found[0][0] if found else None
+
+    def _count(self, found: Sequence[str]) -> int:
+        return int(self.session.row(counted(self._name, found))[0])
+
+    def _check_witness(self, then: Sequence[Any]) -> None:
+        now = self.witness(then[0])
+        same_way = then[3] == now[3]
+        if then[1] != now[1] or (same_way and then[2] != now[2]):
+            how = f"{now[1]} now" if then[1] != now[1] else "others now"
+            raise RowsDiffer(
+                f"{self.session.of}: transaction {then[0]} had {then[1]} rows when it was counted, {how}: rows were lost or "
+                "changed there; txbatch verify tells which batches. If this was meant, give the spout "
+                f"accept={then[0]!r}"
+            )
+
+    def _check_records(self, last: Metadata) -> None:
+        """Compare the whole last range with the table: the server was started anew, or its history is another one."""
+        now = self.records(last)
+        if now != last["records"] and str(last["end"]) not in self.wanted.accept:
+            raise RowsDiffer(
+                f"{self.session.of}: its server was started anew, and {now:,} of the {last['records']:,} rows of the last batch "
+                "are there: rows were lost or removed; txbatch verify tells which batches. If this was meant, give the spout "
+                f"accept={str(last['end'])!r}"
+            )

@@ -1,0 +1,96 @@
+"""The server of a source: which one, how far, and whether the rows that were counted are in the server's history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch.core.errors import OtherHistory, PartitionUnreadable, SourceBehind
+from txbatch.core.sources.snapshots import Snapshot, horizon
+from txbatch.spouts.tables.connection import Session
+
+# Beside asynchronous commits a flush takes 0.2 s; a server that does not flush for so long has other troubles.
+FLUSH_SECONDS = 30
+_FLUSH_AGAIN_SECONDS = 0.02
+# The snapshot is taken before the position: what had ended in the snapshot has its end in the log before the position.
+_SERVER = """
+SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system())::text,
+       CASE WHEN pg_is_in_recovery()
+            THEN greatest((SELECT timeline_id FROM pg_control_checkpoint()),
+                          (SELECT min_recovery_end_timeline FROM pg_control_recovery()))
+            ELSE ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer END,
+       (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
+       (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+       pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text, pg_snapshot_xmax(pg_current_snapshot())::text,
+       CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn()::text END
+"""
+_FLUSHED = "SELECT pg_is_in_recovery() OR pg_current_wal_flush_lsn() >= %s::pg_lsn"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server at a moment. `snapshot` sees what has ended and is flushed; `xmax` is the next transaction, as far as known."""
+
+    system: str
+    timeline: int
+    database: int
+    started: int
+    snapshot: Snapshot
+    xmax: int
+
+    def history(self, table: int) -> list[Any]:
+        """Return what a range keeps of the server and a table."""
+        return [self.system, self.timeline, self.database, table, self.started]
+
+
+def look(session: Session, sleep: Callable[[float], None] = time.sleep) -> Server:
+    """Return the server as of now. Wait until all that had ended is flushed: a crash gives other numbers to other transactions.
+
+    On a standby only the horizon counts, for a standby's own snapshots list no transaction in progress.
+    """
+    standby, system, timeline, database, started, text, xmin, xmax, position = session.row(_SERVER)
+    if standby:
+        return Server(system, timeline, database, started, horizon(int(xmin)), int(xmax))
+    until = time.monotonic() + FLUSH_SECONDS
+    while not session.row(_FLUSHED, position)[0]:
+        if time.monotonic() > until:
+            raise PartitionUnreadable(
+                f"{session.of}: its server has not flushed its log for {FLUSH_SECONDS} s; try again"
+            )
+        sleep(_FLUSH_AGAIN_SECONDS)
+    return Server(system, timeline, database, started, Snapshot.parse(text), int(xmax))
+
+
+def token(history: Collection[Any]) -> str:
+    """Return a history as a spout accepts the history: system, timeline, database and table.
+
+    >>> token(["7712", 2, 5, 16384, 1790000000])
+    '7712/2/5/16384'
+    """
+    return "/".join(map(str, list(history)[:4]))
+
+
+def check(of: str, server: Server, table: int, range_: Mapping[str, Any], accept: Collection[str]) -> None:
+    """Raise OtherHistory if a range was planned in another history, SourceBehind if the server lacks its transactions."""
+    then, now = range_["history"], server.history(table)
+    if then[:4] != now[:4] and token(now) not in accept:
+        raise OtherHistory(
+            f"{of} is {_other(then, now)} what was counted ({token(then)}, now {token(now)}): read it with a new topology; or, "
+            f"if it has all that was counted, give the spout accept={token(now)!r}"
+        )
+    needed = int(range_["xact"]) + 1 if "key" in range_ else Snapshot.parse(range_["end"]).xmax
+    if server.xmax < needed:
+        raise SourceBehind(
+            f"{of} is behind what was counted (transaction {needed - 1}, now {server.xmax - 1}): it lags, or was restored from a "
+            "copy; try again, or, if it stays so, read it with a new topology"
+        )
+
+
+def _other(then: list[Any], now: list[Any]) -> str:
+    if then[0] != now[0]:
+        return "on another server than"
+    if then[2:4] != now[2:4]:
+        return "another table than"
+    return "on another timeline of its server (a standby was promoted, or a copy restored) than"

@@ -1,0 +1,84 @@
+"""Cuts the ranges of a batch into stretches, of which each is read by a task of Spark with a connection of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from txbatch.core.batch.transaction import Metadata
+from txbatch.core.records.fields import Field
+from txbatch.spouts.tables.columns import selected
+from txbatch.spouts.tables.connection import Session
+from txbatch.spouts.tables.copy_csv import Stretch
+from txbatch.spouts.tables.description import Table, leaves, sql_name
+from txbatch.spouts.tables.windows import any_of, conditions
+
+# A connection is worth so many rows.
+ROWS_PER_TASK = 100_000
+# If a range has so large a part of a table, nobody asks for the range's blocks.
+_MOST = 0.25
+
+
+def cut(
+    session: Session,
+    table: Table,
+    fields: Sequence[Field],
+    timezone: str | None,
+    ranges: Mapping[str, Metadata],
+    cores: int,
+) -> list[Stretch]:
+    """Return the stretches of all ranges, at least one for each; a small range is a single stretch."""
+    columns = ", ".join(selected(field, table.columns[field.name], timezone) for field in fields)
+    found = list[Stretch]()
+    for label, range_ in ranges.items():
+        tasks = min(max(cores, 1) * 2, math.ceil(range_["records"] / ROWS_PER_TASK))
+        parts = _parts(session, table, any_of(conditions(range_)), range_["records"], tasks)
+        found += [Stretch(label, f"SELECT {columns} {where}", leaf, oid, file) for where, leaf, oid, file in parts]
+    return found
+
+
+def _parts(
+    session: Session, table: Table, meets: str, records: int, tasks: int
+) -> Iterator[tuple[str, str, int, int | None]]:
+    """Yield what follows SELECT in each stretch of a range, with the leaf, its oid and its file."""
+    if tasks < 2:
+        name = sql_name(table.name)
+        yield f"FROM {name} WHERE {meets}", name, table.oid, None
+        return
+    leafs = leaves(session, table)
+    if table.partitioned or records < _MOST * sum(leaf.rows for leaf in leafs):
+        blocks = _blocks(session, table, meets)
+    else:
+        blocks = {leaf.oid: (records, 0, leaf.blocks) for leaf in leafs}
+    for leaf in leafs:
+        if leaf.oid in blocks:
+            rows, first, end = blocks[leaf.oid]
+            for among in _by_blocks(first, end, math.ceil(tasks * rows / max(records, 1))):
+                yield f"FROM ONLY {leaf.name} WHERE ({meets}){among}", leaf.name, leaf.oid, leaf.filenode
+
+
+def _blocks(session: Session, table: Table, meets: str) -> dict[int, tuple[int, int, int]]:
+    """Return, for each leaf with rows of a range, the number of rows, the first block and the block after the last."""
+    block = "(ctid::text::point)[0]::bigint"
+    rows = session.rows(
+        f"SELECT tableoid::bigint, count(*), min({block}), max({block}) + 1 FROM {sql_name(table.name)} WHERE {meets} GROUP BY 1"
+    )
+    return {oid: (count, first, end) for oid, count, first, end in rows}
+
+
+def _by_blocks(first: int, end: int, parts: int) -> list[str]:
+    """Return conditions that share blocks out. The first and the last have no limit: a row may come to stand elsewhere.
+
+    >>> _by_blocks(10, 30, 2)
+    [" AND ctid < '(20,0)'::tid", " AND ctid >= '(20,0)'::tid"]
+    >>> _by_blocks(10, 11, 2)
+    ['']
+    """
+    limits = sorted({first + (end - first) * part // parts for part in range(1, parts)} - {first})
+    found = []
+    for start, stop in pairwise([None, *limits, None]):
+        above = "" if start is None else f" AND ctid >= '({start},0)'::tid"
+        below = "" if stop is None else f" AND ctid < '({stop},0)'::tid"
+        found.append(above + below)
+    return found

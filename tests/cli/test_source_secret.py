@@ -1,0 +1,88 @@
+"""The credentials of a source are nowhere to be read while Spark reads the source, nor afterwards; tests/spark looks at less."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from cli_support import MAIN
+from source_tables import FIELDS, READ, VARIABLE, role, shop_in
+from sqlalchemy import Engine, make_url, text
+
+# Spark redacts what is called a password or a secret; this word it takes for any other.
+NEUTRAL = "heron-umbrella-42"
+JOB = """
+topology = Topology("turnover")
+sales = topology.new_stream("sales", PostgresSpout("shop.sale", {fields!r}, source="shop"))
+sales.group_by("shop").persistent_aggregate(OpaqueState("turnover"), sales=Count(), amount=Sum("amount"))
+"""
+pytestmark = pytest.mark.timeout(300)
+
+
+def with_secret(url: str) -> str:
+    return make_url(url).set(password=NEUTRAL).render_as_string(hide_password=False)
+
+
+def watched(process: subprocess.Popen[str]) -> tuple[str, str, set[str]]:
+    """What a process printed, and the command lines of all processes that had the secret in theirs."""
+    shown = set[str]()
+    while process.poll() is None:
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if NEUTRAL.encode() in (told := line.read_bytes()):
+                    shown.add(told.decode())
+        time.sleep(0.2)
+    out, error = process.communicate()
+    return out, error, shown
+
+
+def everything(engine: Engine) -> str:
+    """Each row of each table of the ledger, as text."""
+    found = []
+    with engine.connect() as connection:
+        names = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'"
+        for name in list(connection.execute(text(names)).scalars()):
+            found += connection.exec_driver_sql(f"SELECT t::text FROM {name} t").scalars().all()
+    return "\n".join(map(str, found))
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("fails", [False, True], ids=["counted", "refused"])
+def test_the_secret_of_a_source_is_nowhere(
+    databases: Callable[[str], str],
+    engine: Engine,
+    postgres_url: str,
+    home: Path,
+    process: Callable[..., subprocess.Popen[str]],
+    write_job: Callable[[str, str], str],
+    tmp_path: Path,
+    fails: bool,
+) -> None:
+    events, conf = tmp_path / "events", tmp_path / "conf"
+    events.mkdir()
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(
+        f"spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\nspark.eventLog.compress false\n"
+    )
+    environment = {"TXBATCH_DATABASE_URL": postgres_url, "SPARK_CONF_DIR": str(conf), "TXBATCH_HOME": str(home)}
+    with shop_in(databases("shop"), before=range(5)) as shop, role(shop.url, *READ) as url:
+        shop.ask("ALTER TABLE shop.sale ALTER amount TYPE numeric")
+        shop.insert(7, 8)
+        if fails:
+            shop.ask("UPDATE shop.sale SET amount = 'NaN' WHERE id = 7")
+        job = write_job("turnover.py", JOB.format(fields=FIELDS) + MAIN)
+        out, error, shown = watched(process("-v", "run", job, **environment, **{VARIABLE: with_secret(url)}))
+    assert ("shop.sale, id=7, amount: 'NaN' is no decimal(12,2)" if fails else "committed") in error
+    files = [file for folder in (home, events) for file in folder.rglob("*") if file.is_file()]
+    assert any(file.is_relative_to(events) for file in files)
+    assert any(file.name == "error.json" for file in files) is fails
+    assert [file for file in files if NEUTRAL.encode() in file.read_bytes()] == []
+    assert shown == set()
+    assert NEUTRAL not in out + error
+    ledger = everything(engine)
+    assert "shop.sale@before" in ledger
+    assert NEUTRAL not in ledger
