@@ -69,7 +69,7 @@ def test_a_column_of_the_name_is_left_alone(txbatch: Txbatch, shop: Shop) -> Non
 def test_a_view_cannot_be_prepared(txbatch: Txbatch, shop: Shop) -> None:
     shop.ask("CREATE VIEW shop.all AS SELECT * FROM shop.sale")
     refused(txbatch("source", "prepare", "shop", "shop.all"), "it is a view: read the table itself")
-    refused(txbatch("source", "prepare", "shop", "sale"), "'sale' is no table; write it with its schema")
+    refused(txbatch("source", "prepare", "shop", "sale"), "'sale' is no table; write schema and table")
 
 
 def test_sources_are_listed_without_their_urls(txbatch: Txbatch, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def list_sources() -> Rows:
 
 def _opened(source: str, table: str) -> Any:
     if not all(table.partition(".")):
-        raise InvalidOption(f"{table!r} is no table; write it with its schema, such as shop.sale")
+        raise InvalidOption(f"{table!r} is no table; write schema and table, such as shop.sale")
     return reading(source, settings.source_url(source), table)
 
 

@@ -175,7 +175,7 @@ class PostgresSpout(PartitionedSpout):
         schema, _, name = str(self.table).partition(".")
         if not (schema and name) or "\0" in name + schema:
             raise InvalidOption(
-                f"PostgresSpout: {self.table!r} is no table; write it with its schema, such as 'shop.sale'"
+                f"PostgresSpout: {self.table!r} is no table; write schema and table, such as 'shop.sale'"
             )
         if type(self.max_rows) is not int or self.max_rows < 1:
             raise InvalidOption(f"PostgresSpout: max_rows={self.max_rows!r} is no number of rows; give 1 or more")
