@@ -442,7 +442,9 @@ def test_a_value_of_all_behind_a_look_up_is_made_of_a_batch_without_records(
 
 
 @pytest.mark.rule("R5", "R7", "R13")
-@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+@pytest.mark.parametrize(
+    "kind", [PartitionedLogSpout, pytest.param(OpaquePartitionedLogSpout, marks=pytest.mark.whole)]
+)
 def test_batches_of_the_same_partitions_together_are_those_alone(
     emitter: Emitter, tmp_path: Path, one_job: list[int], kind: type[PartitionedLogSpout]
 ) -> None:
@@ -468,7 +470,9 @@ def test_batches_of_the_same_partitions_together_are_those_alone(
 
 
 @pytest.mark.rule("R7", "R13")
-@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(PartitionedLogSpout, marks=pytest.mark.whole), OpaquePartitionedLogSpout]
+)
 def test_a_partition_that_is_away_fails_or_is_left_out_batch_by_batch(
     emitter: Emitter, tmp_path: Path, one_job: list[int], kind: type[PartitionedLogSpout]
 ) -> None:
