@@ -297,9 +297,33 @@ SELECT w.topology, w.txid, w.run, w.status, h.txid AS waits_for_txid, h.lease_ru
         SELECT topology, NULL, run, 'waiting', since, txid FROM txbatch.waiting) w
   JOIN txbatch.batch h ON (h.topology, h.txid) = (w.topology, w.waits_for) AND h.status IN ('planned', 'emitted');
 
+-- The partitions that the newest plan of a topology says are listed no more, and since when: since the first such plan after
+-- the partition was read last.
+CREATE VIEW txbatch.missing AS
+WITH newest AS (
+    SELECT topology, max(txid) AS txid FROM txbatch.batch WHERE status <> 'aborted' AND kind = 'ordinary' GROUP BY topology),
+now AS (
+    SELECT n.topology, s.key AS stream, x.partition
+      FROM newest n JOIN txbatch.batch b USING (topology, txid)
+     CROSS JOIN json_each(b.metadata -> 'streams') s
+     CROSS JOIN json_array_elements_text(
+           CASE WHEN json_typeof(s.value -> 'missing') = 'array' THEN s.value -> 'missing' ELSE '[]' END) x(partition)),
+told AS (
+    SELECT b.topology, b.txid, b.created_at, s.key AS stream, x.partition
+      FROM txbatch.batch b
+     CROSS JOIN json_each(b.metadata -> 'streams') s
+     CROSS JOIN json_array_elements_text(
+           CASE WHEN json_typeof(s.value -> 'missing') = 'array' THEN s.value -> 'missing' ELSE '[]' END) x(partition)
+     WHERE b.status <> 'aborted' AND b.kind = 'ordinary' AND b.topology IN (SELECT topology FROM now))
+SELECT topology, stream, partition, min(t.created_at) AS since
+  FROM now JOIN told t USING (topology, stream, partition)
+  LEFT JOIN txbatch.consumed c USING (topology, stream, partition)
+ WHERE t.txid > COALESCE(c.txid, 0)
+ GROUP BY topology, stream, partition;
+
 CREATE VIEW report.completeness AS
 SELECT p.topology, p.stream, p.partition, c.metadata ->> 'end' AS consumed_to, c.txid AS current_to_txid,
-       b.committed_at AS current_to, h.txid AS unreadable_since_txid
+       b.committed_at AS current_to, h.txid AS unreadable_since_txid, m.since AS missing_since
   FROM (SELECT topology, stream, partition FROM txbatch.consumed
          UNION
         SELECT topology, stream, partition FROM txbatch.partition u
@@ -312,9 +336,10 @@ SELECT p.topology, p.stream, p.partition, c.metadata ->> 'end' AS consumed_to, c
         WHERE u.topology = p.topology AND u.stream = p.stream AND u.partition = p.partition
           AND u.status = 'unreadable' AND u.txid > COALESCE(c.txid, 0) AND NOT EXISTS (
               SELECT FROM txbatch.batch r WHERE r.topology = u.topology AND r.txid = u.txid AND r.kind = 'restate')) h ON true
+  LEFT JOIN txbatch.missing m ON (m.topology, m.stream, m.partition) = (p.topology, p.stream, p.partition)
  UNION ALL
 SELECT i.topology, s.stream, '', to_char(i.whole_to AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), b.txid,
-       b.committed_at, NULL
+       b.committed_at, NULL, NULL
   FROM (SELECT topology, upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 1)) AS whole_to
           FROM txbatch.batch
          WHERE data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate' GROUP BY topology) i
@@ -392,6 +417,7 @@ COMMENT ON COLUMN report.completeness.consumed_to IS 'All before this offset is 
 COMMENT ON COLUMN report.completeness.current_to_txid IS 'The batch that came that far';
 COMMENT ON COLUMN report.completeness.current_to IS 'When that one was committed';
 COMMENT ON COLUMN report.completeness.unreadable_since_txid IS 'The first batch that had to leave it out, if it still lacks records';
+COMMENT ON COLUMN report.completeness.missing_since IS 'When it was first planned that the source lists it no more; null: it is listed, or nobody asks';
 COMMENT ON VIEW report.gaps IS 'An interval between counted ones that is not counted: no batch has it, or one that is not committed.';
 COMMENT ON COLUMN report.gaps.topology IS 'The pipeline';
 COMMENT ON COLUMN report.gaps.gap_start IS 'Begin of the interval';

@@ -39,12 +39,12 @@ OR_NULL = (".totals.<column>", ".kept", "superseded")
 ATTEMPT, TOKEN = TransactionAttempt(7, 2), "8f14e45f-ceea-467f-a8f6-1d2e3c4b5a69"
 CODE = "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b"
 DAY = ["2013-01-01T00:00:00+00:00", "2013-01-02T00:00:00+00:00"]
-LOG = Ranges({"a": Range(10, 20), "b": Range(0, 7, rest={"records": 7})}, ("a",), {"c": "connection refused"})
+LOG = Ranges({"a": Range(10, 20), "b": Range(0, 7, rest={"records": 7})}, ("a",), {"c": "connection refused"}, ("e",))
 PLAN = BatchPlan(
     streams={
         "log": LOG,
         "old_log": Ranges({"d": Range(0, 5, Gone("kept for a week"))}),
-        "flights": OfInterval({"interval": DAY, "files": {"2013-01.csv": 1024}}, DAY),
+        "flights": OfInterval({"interval": DAY, "files": {"2013-01.csv": 1024}, "records": 842}, DAY, 842),
         "sentences": Whole({"start": 3, "end": 6}),
     },
     idle={"ticks": Whole([7])},
@@ -95,7 +95,7 @@ STORED = (
         "`txbatch.batch.metadata`, written once. In format 1, of older ledgers, an entry is the spout's plan itself. Format 3, "
         'of restates, has `"whole": true` besides: of what it names no partition may be left out. Format 4 says what records '
         "are looked up in, format 5 by which watermarks they are late, format 6 which processing time they have, "
-        "format 7 from which number on they are.",
+        "format 7 from which number on they are, format 8 how many an interval has.",
         PLAN.to_json(),
         {
             "format": "of this object; a reader refuses one that it does not know",
@@ -105,8 +105,10 @@ STORED = (
             "streams.<stream>.partitions.<partition>.records": "how many records it must give; like any other field, the spout's",
             "streams.<stream>.continues": "the partitions whose range follows one that was planned before",
             "streams.<stream>.unreadable.<partition>": "why a partition could not be asked",
+            "streams.<stream>.missing": "partitions that were read before, and are listed no more",
             "streams.<stream>.plan": "of any other spout: what it planned, any JSON value",
             "streams.<stream>.interval": "where it reads by time: the run's interval, in UTC",
+            "streams.<stream>.records": "how many records the interval must give, if the plan of the spout says so",
             "idle.<stream>.plan": "the last plan of a stream that is not in the batch, which its next one continues",
             "parameters.<parameter>": "of the run's parameters, those that the spouts declare",
             "as_of.<live state>.txid": "the txid as of which records are looked up in it",

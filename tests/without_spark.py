@@ -24,7 +24,7 @@ from txbatch.direct import operations
 from txbatch.direct.append import appended
 from txbatch.direct.emitter import partials_of
 from txbatch.launch.job_file import Job, load_job
-from txbatch.spouts import partitioned_log
+from txbatch.spouts import log_records
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
 
@@ -128,7 +128,7 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
         return list(spout.batch(plan))
     assert isinstance(spout, PartitionedLogSpout)
     rows = [{"partition": name, **of, "segments": spout.log.segments(name)} for name, of in plan["partitions"].items()]
-    return [record for row in rows for record in partitioned_log._records(row, spout.nul)]
+    return [record for row in rows for record in log_records.records_of(row, spout.nul, log_records.Place())]
 
 
 def reaching(aggregate: PersistentAggregate, assignment: Assignment) -> Iterable[dict[str, Any]]:

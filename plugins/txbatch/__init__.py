@@ -20,6 +20,7 @@ from txbatch.core.aggregates.variance import StdDev, Variance
 from txbatch.core.batch.transaction import Interval, TransactionAttempt
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.sources.batch_spout import BatchSpout, PlainSpout
+from txbatch.core.sources.labels import labelled, partitions_of
 from txbatch.core.sources.spout import (
     BatchCoordinator,
     Emitter,
@@ -105,6 +106,8 @@ __all__ = [
     "TransientError",
     "Variance",
     "emit",
+    "labelled",
+    "partitions_of",
     "session_window",
     "window",
 ]

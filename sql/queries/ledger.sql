@@ -683,6 +683,13 @@ SELECT a.topology, a.txid, a.attempt, a.finished_at, a.error
 SELECT topology, state, since_txid, counts_to_txid, missed, missed_txids FROM report.state_coverage
  WHERE missed > 0 AND (CAST(:topology AS text) IS NULL OR topology = :topology) ORDER BY topology, state;
 
+-- vanished --
+-- The partitions that are listed no more, by stream.
+SELECT topology, stream, min(since) AS since, array_agg(partition ORDER BY partition) AS partitions
+  FROM txbatch.missing
+ WHERE (CAST(:topology AS text) IS NULL OR topology = :topology)
+ GROUP BY topology, stream ORDER BY topology, stream;
+
 -- status --
 -- One line per topology.
 SELECT t.topology, t.job, t.keep,

@@ -331,6 +331,7 @@ def test_a_plan_of_it_tells_what_has_other_keys_was_restated_or_would_fail(words
     assert state["examples"][0]["recomputed"] == {"count": "2"}
 
     def fails() -> None:
+        LikeTheDriver.before = fails  # together, and each by itself
         raise BadRecord("state 'words': no c is expected")
 
     LikeTheDriver.before = fails
@@ -398,6 +399,7 @@ def test_a_definition_that_fails_on_old_records_stops_and_names_them_and_the_old
     now = words.write(', longest=Max("line")')
 
     def fails() -> None:
+        LikeTheDriver.before = fails  # together, and each by itself
         raise BadRecord("state 'words': no c is expected; the record is {'line': 'c'}")
 
     LikeTheDriver.before = fails
@@ -406,6 +408,7 @@ def test_a_definition_that_fails_on_old_records_stops_and_names_them_and_the_old
     assert "rebuild 1 of words: position 1 cannot be counted by the job as it is now" in failed.output
     assert "no c is expected" in failed.output
     assert words.report == OLD
+    LikeTheDriver.before = None
     mended = words.write(MORE)
     assert "the job has changed since: put it back, or `txbatch rebuild words --cancel`" in words.rebuild(mended).output
     cancelled = words.rebuild("words", "--cancel")

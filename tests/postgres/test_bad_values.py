@@ -17,7 +17,7 @@ from support import LogSpout, word_count
 from txbatch import Count, Max, OpaqueState, Topology
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import KEY_TEXTS, key_bytes_max
-from txbatch.core.sources.spout import PARTITION_BYTES_MAX
+from txbatch.core.sources.partition_checks import PARTITION_BYTES_MAX
 from txbatch.postgres.apart.warehouses import Warehouses
 
 _RANDOM = random.Random(7)

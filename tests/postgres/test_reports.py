@@ -266,6 +266,36 @@ def test_partitions_and_completeness_show_the_hole_until_it_is_filled(engine: En
     assert bench.rows(completeness) == [("a", "30", 3, None), ("b", "20", 3, None)]
 
 
+def test_a_partition_that_is_listed_no_more_is_told_until_it_is_back(engine: Engine) -> None:
+    """In the report and by status; since the first plan that lacked it after it was read last."""
+    spout = LogSpout({"a": 100, "b": 100, "c": 10})
+    bench = Bench(engine, word_count(spout))
+    missing = (
+        "SELECT partition, b.txid FROM report.completeness c"
+        " LEFT JOIN txbatch.batch b ON b.created_at = missing_since ORDER BY 1"
+    )
+
+    def told() -> list[tuple[str, list[str]]]:
+        (row,) = LedgerReader(engine).status("word_count")
+        return [(each["stream"], each["partitions"]) for each in row["vanished"]]
+
+    bench.whole(words(dog=1), "1")
+    assert bench.rows(missing) == [("a", None), ("b", None), ("c", None)]
+    for number in ("2", "3"):
+        spout.lengths.pop("b", None)
+        bench.whole(words(dog=1), number)
+    assert bench.rows(missing) == [("a", None), ("b", 2), ("c", None)]
+    assert told() == [("words", ["b"])]
+    spout.lengths = {"a": 100, "b": 100}
+    bench.whole(words(dog=1), "4")
+    assert bench.rows(missing) == [("a", None), ("b", None), ("c", 4)]
+    assert told() == [("words", ["c"])]
+    spout.lengths = {"a": 100, "c": 10}
+    bench.emitted(words(dog=1), "5")
+    assert bench.rows(missing) == [("a", None), ("b", 5), ("c", None)]
+    assert told() == [("words", ["b"])]
+
+
 def test_a_partition_that_could_never_be_read_is_shown_too(engine: Engine) -> None:
     bench = Bench(engine, word_count(LogSpout({"a": 100, "b": 100}, kind=SpoutKind.OPAQUE)))
     hole: dict[str, Any] = {

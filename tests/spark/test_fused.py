@@ -26,7 +26,9 @@ from txbatch import (
     Interval,
     IntervalSpout,
     Max,
+    OpaquePartitionedLogSpout,
     OpaqueState,
+    PartitionedLogSpout,
     StaticState,
     Sum,
     Topology,
@@ -40,6 +42,7 @@ from txbatch.core.protocol import planning
 from txbatch.core.protocol.ledger import Head
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.launch import driver as module
+from txbatch.spouts.partitioned_log import PartitionedLog
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -58,10 +61,15 @@ def one_job(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return jobs
 
 
-def planned(topology: Topology, intervals: Sequence[Interval | None]) -> list[Metadata]:
-    """The plans of batches one after the other."""
+def planned(
+    topology: Topology, intervals: Sequence[Interval | None], before: Sequence[Metadata] = ()
+) -> list[Metadata]:
+    """The plans of batches one after the other, behind those before."""
     plans: list[Metadata] = []
     offsets: dict[str, Any] = {}
+    for plan in before:
+        for name, entry in plan["streams"].items():
+            offsets = {**offsets, name: {**offsets.get(name, {}), **entry.get("partitions", {})}}
     for txid, interval in enumerate(intervals, 1):
         run = Run(f"run {txid}", interval=interval)
         plan = planning.plan_batch(topology, Head(topology.name, txid, None, (), None, offsets), run)
@@ -431,3 +439,55 @@ def test_a_value_of_all_behind_a_look_up_is_made_of_a_batch_without_records(
     found.persistent_aggregate(OpaqueState("all"), n=Count(), last=Max("name"), names=DistinctSketch("name"))
     emitter.compare(topology, planned(topology, [None] * 4))
     assert one_job == [4]
+
+
+@pytest.mark.rule("R5", "R7", "R13")
+@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+def test_batches_of_the_same_partitions_together_are_those_alone(
+    emitter: Emitter, tmp_path: Path, one_job: list[int], kind: type[PartitionedLogSpout]
+) -> None:
+    """With a partition that comes later, one that has nothing new, empty ranges."""
+    log = PartitionedLog(tmp_path / "log", segment_records=4)
+    spout = kind(log.root, max_records=3)
+    topology = Topology("log")
+    lines = topology.new_stream("in", spout)
+    lines.group_by("line").persistent_aggregate(OpaqueState("lines"), n=Count(), last=Max("record_offset"))
+    lines.filter("line <> 'a'").persistent_aggregate(OpaqueState("all"), n=Count())
+    plans: list[Metadata] = []
+    for txid, partition in enumerate(["0", "1", "2", "é b", "0", "0"], 1):
+        log.append(partition, [f"{'abc'[n % 3]}" for n in range(2 * txid)])
+        plans += planned(topology, [None], plans)
+    plans[2]["streams"]["in"]["partitions"]["é b"] = {"start": 0, "end": 0}
+    manifests = emitter.compare(topology, plans)
+    assert one_job == [6]
+    assert [each.records for each in manifests] == [
+        sum(of["end"] - of["start"] for of in plan["streams"]["in"]["partitions"].values()) for plan in plans
+    ]
+    for manifest, plan in zip(manifests, plans, strict=True):
+        assert manifest.streams["in"].keys() == plan["streams"]["in"]["partitions"].keys()
+
+
+@pytest.mark.rule("R7", "R13")
+@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+def test_a_partition_that_is_away_fails_or_is_left_out_batch_by_batch(
+    emitter: Emitter, tmp_path: Path, one_job: list[int], kind: type[PartitionedLogSpout]
+) -> None:
+    log = PartitionedLog(tmp_path / "log")
+    topology = Topology("log")
+    topology.new_stream("in", kind(log.root)).persistent_aggregate(OpaqueState("all"), n=Count())
+    plans: list[Metadata] = []
+    for _ in range(3):
+        log.append("a", "12")
+        log.append("b", "1")
+        plans += planned(topology, [None], plans)
+    del plans[0]["streams"]["in"]["partitions"]["b"]
+    log.take_away("b")
+    folders = emitter.together(topology, plans)
+    assert one_job[0] == 3
+    if kind is OpaquePartitionedLogSpout:
+        found = [folder.read_manifest() for folder in folders]
+        assert [each.records for each in found] == [2, 2, 2]
+        assert [[*each.unreadable.get("in", {})] for each in found] == [[], ["b"], ["b"]]
+    else:
+        assert folders[0].read_manifest().records == 2
+        assert [folder.read_error()["kind"] for folder in folders[1:]] == ["transient"] * 2  # type: ignore[index]

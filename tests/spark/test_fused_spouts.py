@@ -190,6 +190,27 @@ def test_a_record_that_fused_would_count_in_another_batch_is_refused_of_one_as_w
         emit(counting(spout), {"format": 2, "streams": {"in": spout.plans((0, 2))[1]}})
 
 
+@pytest.mark.rule("R5", "R7")
+@pytest.mark.parametrize("step", [lambda s: s, FILTERED[0]])
+def test_an_interval_that_gives_one_record_less_than_it_says_is_refused(emitter: Emitter, step: Step) -> None:
+    """Read with others, and by itself: nothing of the day is lost in silence."""
+
+    def plans(*records: int) -> list[Metadata]:
+        found = Ticks([]).plans((0, 2), (2, 3)).values()
+        return [
+            {"format": 8, "streams": {"in": {**plan, "records": number}}}
+            for plan, number in zip(found, records, strict=True)
+        ]
+
+    topology = counting(Ticks([(0, "a"), (1, "b"), (2, "a")]), step)
+    assert [each.records for each in emitter.compare(topology, plans(2, 1))] == [2, 1]
+    for folders in (emitter.together(topology, plans(3, 1)), emitter.alone(topology, plans(3, 1))):
+        told = folders[0].read_error()
+        assert told is not None
+        assert "the interval of stream 'in' was planned with 3 records, 2 were read" in told["message"]
+        assert folders[1].read_manifest().records == 1
+
+
 def test_a_spout_may_say_that_it_reads_what_is_of_no_batch(together: Together) -> None:
     class Gaps(Ticks):
         reads_gaps = True

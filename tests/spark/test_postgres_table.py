@@ -48,7 +48,7 @@ def test_a_table_is_counted(shop: Shop, emit: Emit, monkeypatch: pytest.MonkeyPa
     shop.ask("INSERT INTO shop.sale SELECT n, 's' || n % 3, 0.5 FROM generate_series(1001, 4000) n")
     emitted = emit(turnover(shop))
     assert emitted.read("sales") == {"shop.sale": 3000, "shop.sale@before": 7}
-    counted = {key: int(values[0]) for (key,), values in emitted.partials["turnover"].items()}
+    counted = {key: int(values[0]) for (key,), values in emitted.partials["sales_by_shop"].items()}
     told = shop.ask("SELECT shop, count(*) FROM shop.sale GROUP BY 1")
     assert counted == dict(told)
 

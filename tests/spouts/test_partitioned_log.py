@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from txbatch import PartitionedLogSpout, TransactionAttempt
-from txbatch.core.errors import BadRecord, TransientError
+from txbatch import OpaquePartitionedLogSpout, PartitionedLogSpout, TransactionAttempt
+from txbatch.core.errors import BadRecord, RecordsGone, SourceCutBack, SourceMissing, TransientError
+from txbatch.core.sources.spout import PartitionedCoordinator
 from txbatch.formats import listing
-from txbatch.spouts.partitioned_log import PartitionedLog, _records
+from txbatch.spouts.log_records import Place, records_of, segments_of
+from txbatch.spouts.partitioned_log import PartitionedLog
 
 FIRST = TransactionAttempt(1, 0)
 
@@ -86,7 +91,7 @@ def test_a_record_that_is_no_text_is_named_by_segment_and_offset(log: Partitione
 
     def read(start: int, end: int, *, nul: bool = False) -> list[str]:
         row = {"partition": "a", "start": start, "end": end, "segments": [str(path) for path in log.segments("a")]}
-        return [line for _, line in _records(row, nul)]
+        return [line for _, line in records_of(row, nul, Place())]
 
     assert log.end("a") == 6
     assert read(3, 5, nul=True) == ["4", "o\0"]
@@ -111,3 +116,112 @@ def test_a_link_of_another_user_out_of_the_log_is_refused(
     with pytest.raises(TransientError, match=rf"the link .*/{link} leads out of .*/log to .*, which another user owns"):
         PartitionedLogSpout(root).log.end("b")
     assert PartitionedLogSpout(root, foreign_links=True).log.end("b") == 1
+
+
+def ranges(log: PartitionedLog, *bounds: tuple[int, int]) -> list[list[tuple[int, str]]]:
+    """The records of several ranges, read one after the other by one task."""
+    place, found = Place(), []
+    for start, end in bounds:
+        segments = segments_of(log.segments("a"), start, end)
+        row = {"partition": "a", "start": start, "end": end, "segments": segments}
+        found.append(list(records_of(row, False, place)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [(0, 2), (2, 3), (3, 7), (7, 8)],
+        [(0, 8), (0, 8)],
+        [(4, 5), (5, 5), (5, 6), (1, 4)],
+        [(0, 5), (3, 8)],
+        [(7, 8), (0, 1)],
+        [(8, 8), (0, 0), (6, 8)],
+    ],
+)
+def test_ranges_that_one_task_reads_are_what_each_is_alone(log: PartitionedLog, bounds: list[tuple[int, int]]) -> None:
+    log.append("a", ["", *"1é345", "", "7"])
+    together = ranges(log, *bounds)
+    assert together == [ranges(log, each)[0] for each in bounds]
+    assert [[offset for offset, _ in each] for each in together] == [list(range(*each)) for each in bounds]
+
+
+def test_a_range_behind_another_whose_records_are_gone_is_refused(log: PartitionedLog) -> None:
+    log.append("a", "12345678")
+    log.segments("a")[1].unlink()
+    assert ranges(log, (0, 3), (6, 8))
+    for bounds in ([(0, 2), (2, 4)], [(0, 3), (3, 6)], [(6, 8), (4, 7)], [(0, 3), (6, 9)]):
+        with pytest.raises(RecordsGone, match="are gone since they were planned"):
+            ranges(log, *bounds)
+
+
+@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+def test_400_plans_of_one_look_ask_each_partition_once(
+    log: PartitionedLog, monkeypatch: pytest.MonkeyPatch, kind: type[PartitionedLogSpout]
+) -> None:
+    """Also a partition that is away, of an opaque spout; what comes meanwhile is for the next look."""
+    looks = Counter[str]()
+    segments, partitions = PartitionedLog.segments, PartitionedLog.partitions
+
+    def counted(self: PartitionedLog, partition: str) -> list[Path]:
+        looks[partition] += 1
+        return segments(self, partition)
+
+    def listed(self: PartitionedLog) -> list[str]:
+        looks["listing"] += 1
+        return partitions(self)
+
+    for name in "abc":
+        log.append(name, [*"12"] * 400)
+    if kind is OpaquePartitionedLogSpout:
+        log.take_away("b")
+    monkeypatch.setattr(PartitionedLog, "segments", counted)
+    monkeypatch.setattr(PartitionedLog, "partitions", listed)
+    coordinator = PartitionedCoordinator(kind(log.root, max_records=2))
+    with coordinator.one_look():
+        for txid in range(1, 401):
+            plan = coordinator.initialize_transaction(txid, None, None)
+            assert plan is not None
+            assert set(plan["partitions"]) == ({"a", "c"} if "unreadable" in plan else {"a", "b", "c"})
+            coordinator.offsets = {**coordinator.offsets, **plan["partitions"]}
+            log.append("a", "3")
+        assert plan["partitions"]["a"] == {"start": 798, "end": 800}
+    assert (looks["listing"], looks["a"], looks["b"], looks["c"]) == (1, 1, 1, 1)
+    assert (plan.get("unreadable") is None) == (kind is PartitionedLogSpout)
+    found = coordinator.initialize_transaction(401, None, None)
+    assert found is not None
+    assert found["partitions"]["a"] == {"start": 800, "end": 802}
+
+
+def plan_of(spout: PartitionedLogSpout, offsets: Mapping[str, Any]) -> Any:
+    coordinator = PartitionedCoordinator(spout)
+    coordinator.offsets = offsets
+    return coordinator.initialize_transaction(2, None, None)
+
+
+@pytest.mark.parametrize("kind", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+def test_a_partition_that_is_deleted_hidden_or_made_anew_is_told(
+    log: PartitionedLog, kind: type[PartitionedLogSpout]
+) -> None:
+    """Or refused, if the spout says so; a log that was made anew and has fewer records is refused in any case."""
+
+    class Refusing(kind):  # type: ignore[misc, valid-type]
+        vanish = "refuse"
+
+    for name in "ab":
+        log.append(name, "1234")
+    known = {name: {"start": 0, "end": 3} for name in "ab"}
+    (log.root / "b").rename(log.root.parent / "b")
+    found = plan_of(kind(log.root), known)
+    assert (found["missing"], [*found["partitions"]]) == (["b"], ["a"])
+    with pytest.raises(SourceMissing, match="listed no more: b; give them back"):
+        plan_of(Refusing(log.root), known)
+    (log.root.parent / "b").rename(log.root / "b")
+    for spout in (kind(log.root), Refusing(log.root)):
+        found = plan_of(spout, known)
+        assert ("missing" in found, [*found["partitions"]]) == (False, ["a", "b"])
+    (log.root / "b" / "00000000000000000000.log").write_text("1\n")
+    (log.root / "b" / "00000000000000000003.log").unlink()
+    for spout in (kind(log.root), Refusing(log.root)):
+        with pytest.raises(SourceCutBack, match="'b' went backwards"):
+            plan_of(spout, known)

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from support import ListSpout, LogSpout, manifest_of, run, word_count
 
-from txbatch import Topology
+from txbatch import PlainSpout, Topology
 from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.protocol.coordinator import NothingNew, initialize_transaction
 from txbatch.core.protocol.decisions import Wait
+from txbatch.core.protocol.ledger import Head
 from txbatch.core.protocol.planning import plan_batch
 from txbatch.core.sources.spout import PartitionedCoordinator, SpoutKind
 from txbatch.memory.ledger import MemoryLedger
@@ -478,3 +479,72 @@ def test_what_a_coordinator_does_to_the_last_plan_stays_its_own() -> None:
     assert plan_batch(topology, head, run("2")) is not None
     assert head.prev is not None
     assert head.prev.plan.streams["words"].plan["start"] == 0
+
+
+class Day(PlainSpout):
+    """Reads by time, and says how many records an interval has."""
+
+    fields, by_interval = "n int", True
+    identity = {"spout": "Day"}  # noqa: RUF012
+
+    def __init__(self, records: Any) -> None:
+        self.records = records
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        return {**curr_metadata, "records": self.records}
+
+    def emit_batch(self, *_: Any) -> Any:
+        raise AssertionError
+
+
+def planned_day(records: Any) -> Any:
+    topology = Topology("t")
+    topology.new_stream("in", Day(records))
+    day = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+    return plan_batch(topology, Head("t", 1, None, (), None, {}), Run("day", interval=day))
+
+
+def test_an_interval_may_say_how_many_records_it_has() -> None:
+    plan = planned_day(7)
+    assert (plan["format"], plan["streams"]["in"]["records"]) == (8, 7)
+
+
+@pytest.mark.parametrize("records", ["99", 99.0, -1, True, None])
+def test_a_number_of_records_of_an_interval_that_is_none(records: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"stream 'in': the interval was planned with .* records; say how many"):
+        planned_day(records)
+
+
+def listed(*names: str, vanish: str = "tell", known: Any = ("a", "b", "c")) -> Any:
+    """The plan of a source that lists these partitions, each with something new."""
+    spout = Ranges(**{name: {"start": 1, "end": 2} for name in names})
+    spout.vanish = vanish  # type: ignore[assignment]
+    return planned(spout, {name: {"start": 0, "end": 1} for name in known})
+
+
+def test_partitions_that_are_listed_no_more_stand_in_the_plan() -> None:
+    assert listed("b", "d")["missing"] == ["a", "c"]
+    assert "missing" not in listed("a", "b", "c", "d")
+    assert "missing" not in listed("b", vanish="normal")
+    assert listed("n", known=[f"{n:04}" for n in range(1000)])["missing"] == [f"{n:04}" for n in range(100)]
+
+
+def test_a_source_may_refuse_to_go_on_without_a_partition() -> None:
+    for names, missing in ((["b"], "a, c"), ([], "a, b, c")):
+        told = f"Ranges: partitions that were read before are listed no more: {missing}; give them back, or the right"
+        with pytest.raises(TransientError, match=told):
+            listed(*names, vanish="refuse")
+    with pytest.raises(TransientError, match="no more: 0, 1, 2, 3, 4 and 3 more; give"):
+        listed(vanish="refuse", known="01234567")
+    assert "missing" not in listed("a", "b", "c", vanish="refuse")
+    with pytest.raises(DefinitionError, match="vanish='nowhere' is none of 'tell', 'refuse' and 'normal'"):
+        listed("b", vanish="nowhere")
+
+
+def test_what_vanished_is_told_by_all_plans_of_one_look() -> None:
+    spout = Ranges(b={"start": 1, "end": 2})
+    coordinator = PartitionedCoordinator(spout)
+    coordinator.offsets = {"a": {"start": 0, "end": 1}, "b": {"start": 0, "end": 1}}
+    with coordinator.one_look():
+        plans = [coordinator.initialize_transaction(txid, None, None) for txid in (1, 2)]
+    assert [plan and plan["missing"] for plan in plans] == [["a"], ["a"]]

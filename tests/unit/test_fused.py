@@ -23,7 +23,9 @@ from txbatch import (
     Interval,
     IntervalSpout,
     LiveState,
+    OpaquePartitionedLogSpout,
     OpaqueState,
+    PartitionedLogSpout,
     Stream,
     Topology,
 )
@@ -42,6 +44,7 @@ from txbatch.core.protocol.bulk import (
     reason_against,
     spans,
 )
+from txbatch.core.sources.labels import labelled
 from txbatch.launch.bulk import Attempt, Halving, Load
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -220,6 +223,55 @@ def test_the_ranges_of_each_in_any_order_go_together_unless_two_have_the_same_pa
     assert said_of_two(both, "p", "q")
     assert not said_of_two(None, "p", "q")
     assert not said_of_two(both, "p", "p")
+
+
+def said_of_one_partition(said: Any) -> bool:
+    """Whether two batches of the same partition go together by what their spout says."""
+    topology = Topology("t")
+    topology.new_stream("in", Said("/in")).spout.said = said  # type: ignore[attr-defined]
+    return go_together(topology, *(BatchPlan({"in": Ranges({"p": Range(n, n + 5)})}) for n in (0, 5)))
+
+
+def test_batches_of_the_same_partition_go_together_if_each_range_has_a_label() -> None:
+    plans = [{"partitions": {"p": {"start": n, "end": n + 5}}} for n in (0, 5)]
+    assert said_of_one_partition(labelled(plans))
+    assert said_of_one_partition({**labelled(plans), "more": 7})
+    assert not said_of_one_partition(plans[0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "ranges", "why"),
+    [
+        ({"x": [0, "p"]}, {"x": (0, 5)}, "gave other labels"),
+        ({"x": [0, "p"], "y": [0, "p"]}, {"x": (0, 5), "y": (0, 5)}, "gave other labels"),
+        ({"x": [0, "p"], "y": [2, "p"]}, {"x": (0, 5), "y": (5, 10)}, "gave other labels"),
+        ({"x": [0, "p"], "y": [1, "q"]}, {"x": (0, 5), "y": (5, 10)}, "gave other labels"),
+        ({"x": [0, "p"], "y": [1, "p"], "z": [1, "p"]}, {"x": (0, 5), "y": (5, 10)}, "gave other labels"),
+        ({"x": "p", "y": [1, "p"]}, {"x": (0, 5), "y": (5, 10)}, "gave other labels"),
+        (7, {"x": (0, 5), "y": (5, 10)}, "gave other labels"),
+        ({"x": [1, "p"], "y": [0, "p"]}, {"x": (0, 5), "y": (5, 10)}, "names other ranges"),
+        ({"x": [0, "p"], "y": [1, "p"]}, {"x": (0, 5), "y": (5, 9)}, "names other ranges"),
+        ({"x": [0, "p"], "y": [1, "p"]}, {"x": (0, 5)}, "names other ranges"),
+    ],
+)
+def test_labels_that_are_not_one_for_each_range_are_refused(labels: Any, ranges: Any, why: str) -> None:
+    partitions = {label: {"start": start, "end": end} for label, (start, end) in ranges.items()}
+    with pytest.raises(DefinitionError, match=rf"^TX119 .*stream 'in': fused\(\) of Said {why}"):
+        said_of_one_partition({"partitions": partitions, "of": labels})
+
+
+@pytest.mark.parametrize("spout", [PartitionedLogSpout, OpaquePartitionedLogSpout])
+def test_batches_of_a_log_go_together_unless_a_subclass_reads_in_its_own_way(spout: Any) -> None:
+    class Own(spout):  # type: ignore[misc]
+        def emit_batch(self, *given: Any) -> Any:
+            raise AssertionError
+
+    topology = Topology("t")
+    topology.new_stream("in", spout("/in"))
+    plans = [BatchPlan({"in": Ranges({"0": Range(n, n + 5), "1": Range(n, n)})}) for n in (0, 5)]
+    assert reason_against(topology) is None
+    assert go_together(topology, *plans)
+    assert Own("/in").fused([{"partitions": {}}, {"partitions": {}}]) is None
 
 
 def test_no_moment_is_of_two_batches() -> None:

@@ -15,6 +15,7 @@ from txbatch.core.batch.manifest import (
     check_same_records,
     check_states,
 )
+from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
 
@@ -95,6 +96,20 @@ def test_a_range_that_says_how_many_records_it_has(found: int) -> None:
         Incomplete, match=rf"partition 'a' was planned with 2 records, {found} were read; the source changed"
     ):
         check_manifest(replace(honest, streams={"in": {"a": ReadPartition(found, "0")}}), assignment)
+
+
+@pytest.mark.parametrize("found", [0, 1, 3])
+def test_an_interval_that_says_how_many_records_it_has(found: int) -> None:
+    """An empty answer is no day without records."""
+    metadata = BatchPlan({"in": OfInterval({"records": 2}, ["a", "b"], 2)}).to_json()
+    assignment = replace(ASSIGNMENT, metadata=metadata)
+    honest = replace(HONEST, metadata_digest=assignment.digest, streams={"in": {"": ReadPartition(2, "0")}})
+    check_manifest(honest, assignment)
+    with pytest.raises(
+        Incomplete,
+        match=rf"the interval of stream 'in' was planned with 2 records, {found} were read; the source changed",
+    ):
+        check_manifest(replace(honest, streams={"in": {"": ReadPartition(found, "0")}}), assignment)
 
 
 def test_a_partition_that_could_not_be_asked_when_planning_may_be_left_out() -> None:

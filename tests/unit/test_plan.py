@@ -57,11 +57,11 @@ def test_what_is_read_of_streams_without_partitions() -> None:
     assert plan.streams["w"].only(["x"]) == Whole([7])
 
 
-@pytest.mark.parametrize("format_", [8, 99, 0, -1, "2", None, True, 2.0])
+@pytest.mark.parametrize("format_", [9, 99, 0, -1, "2", None, True, 2.0])
 def test_a_plan_of_another_format_is_refused(format_: Any) -> None:
     with pytest.raises(
         NewerFormat,
-        match=r"^TX609 \(no retry helps\): t: the plan of txid 7 has format .*, this txbatch reads 1 to 7: update",
+        match=r"^TX609 \(no retry helps\): t: the plan of txid 7 has format .*, this txbatch reads 1 to 8: update",
     ):
         BatchPlan.from_json({"format": format_, "streams": {}}, "t: the plan of txid 7")
 
@@ -81,3 +81,14 @@ def test_a_plan_that_fixes_what_is_looked_up_says_so_in_a_format_of_its_own() ->
     assert plan.to_json() == BatchPlan.from_json(stored).to_json() == stored
     assert replace(plan, whole=True).to_json() == {**stored, "whole": True}
     assert BatchPlan.from_json({"format": 2, "streams": {}}).static == {}
+
+
+def test_an_interval_says_how_many_records_in_a_format_of_its_own() -> None:
+    """A spout's own key of that name, in a plan that was stored before, is only the spout's."""
+    plan = BatchPlan({"i": OfInterval({"records": 7}, ["a", "b"], 7)})
+    stored = {"format": 8, "streams": {"i": {"plan": {"records": 7}, "interval": ["a", "b"], "records": 7}}}
+    assert plan.to_json() == stored
+    assert BatchPlan.from_json(stored).streams == plan.streams
+    older = {"format": 2, "streams": {"i": {"plan": {"records": 7}, "interval": ["a", "b"]}}}
+    assert BatchPlan.from_json(older).streams == {"i": OfInterval({"records": 7}, ["a", "b"])}
+    assert BatchPlan.from_json(older).to_json() == older

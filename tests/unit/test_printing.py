@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from txbatch.cli.printing import sides_told, values_told
+from datetime import UTC, datetime
+
+import pytest
+
+from txbatch.cli.printing import _vanished, sides_told, values_told
 
 
 def test_of_two_rows_the_values_that_differ_are_told() -> None:
@@ -19,3 +23,16 @@ def test_a_long_value_is_cut_and_hides_no_other_one() -> None:
     told = values_told({"hashes": "7" * 30_000, "n": "1"})
     assert told.endswith("... (30,000 characters), n=1")
     assert len(told) < 300
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["a"], "partition a is listed no more"),
+        ([*"ab"], "partitions a, b are listed no more"),
+        ([*"abcdefg"], "partitions a, b, c, d, e and 2 more are listed no more"),
+    ],
+)
+def test_partitions_that_are_listed_no_more_are_named(names: list[str], told: str) -> None:
+    of = {"stream": "in", "partitions": names, "since": datetime(2026, 1, 2, tzinfo=UTC)}
+    assert _vanished(of).startswith(f"of stream in, {told} since 2026-01-02")

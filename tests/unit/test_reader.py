@@ -110,6 +110,29 @@ def test_a_spout_that_reads_all_partitions_in_one_scan_is_asked_for_that_scan() 
         assert partitions(reader) == ("scan of", "a", "c")
 
 
+class AtOnce(OneScan):
+    """Says at once which partitions are away."""
+
+    looks = 0
+
+    def unreadable(self, metadata: Any) -> Any:
+        self.looks += 1
+        return {name: f"{name} is away" for name in (*self.away, "another") if name in PLANNED or name == "another"}
+
+
+def test_a_spout_that_says_at_once_what_is_away_is_not_asked_partition_by_partition() -> None:
+    spout = AtOnce("b")
+    with reading(spout) as reader:
+        assert reader.leave_out_unreadable() == {"b": "b is away"}
+        assert partitions(reader) == ("scan of", "a", "c")
+    assert (spout.looks, spout.asked) == (1, [])
+    with (
+        pytest.raises(PartitionUnreadable, match="b is away; a restate counts whole"),
+        reading(AtOnce("b"), format=3, whole=True) as reader,
+    ):
+        reader.leave_out_unreadable()
+
+
 def test_an_emitter_that_is_not_the_spout_gives_the_records() -> None:
     with reading(ReadByAnother("b")) as reader:
         assert reader.leave_out_unreadable() == {"b": "b is away"}

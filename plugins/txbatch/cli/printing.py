@@ -151,8 +151,18 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             _say(f"{row['topology']}: windows are closed up to {closed}, and wait for the gap from {gap}")
         for each in row["windows_left"]:
             _say(f"{row['topology']}: {_windows_left(each)}")
+        for each in row["vanished"]:
+            _say(f"{row['topology']}: {_vanished(each)}")
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])
+
+
+def _vanished(of: Mapping[str, Any]) -> str:
+    """Return which partitions of a stream are listed no more."""
+    names = of["partitions"]
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    which = f"partition {names[0]} is" if len(names) == 1 else f"partitions {', '.join(names[:5])}{more} are"
+    return f"of stream {of['stream']}, {which} listed no more since {plain(of['since'])}: nothing new of that is counted"
 
 
 def _waiting_together(waiting: Sequence[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:

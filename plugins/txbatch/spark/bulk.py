@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,11 +13,11 @@ import pyarrow.compute as pc
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.errors import BrokenSpout
+from txbatch.core.errors import BrokenSpout, PartitionUnreadable
 from txbatch.core.protocol.bulk import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
-from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter
+from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind
 from txbatch.core.topology.stream import Stream
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.driver_memory import DriverBound
@@ -37,7 +38,11 @@ def open_bulk(
 ) -> Iterator[BulkReader]:
     """Context manager. Yield a reader of a stream of several batches, and close the reader's emitter when the block ends."""
     with emitter_of(stream, as_one) as emitter:
-        yield BulkReader(spark, stream, as_one, emitter, attempts)
+        reader = BulkReader(spark, stream, as_one, emitter, attempts)
+        try:
+            yield reader
+        finally:
+            reader.free()
 
 
 class BulkReader(BatchReader):
@@ -70,16 +75,22 @@ class BulkReader(BatchReader):
         return records.join(F.broadcast(txids), F.expr(same), how).select(OF_FIELD.name, *map(F.col, _named(records)))
 
     def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
-        """Return each batch's audit, like `BatchReader.audit`, by txid. Raise BrokenSpout for a record outside all batches."""
+        """Return each batch's audit, like `BatchReader.audit`, by txid.
+
+        Raise BrokenSpout for a record outside all batches, PartitionUnreadable if an opaque spout would leave a partition out:
+        each batch says by itself what the batch leaves out.
+        """
+        self._refuse_holes()
         rows = self._audit(self.records(), self.assignment.planned_at).collect()
         if self._txids and any(row[OF_FIELD.name] is None for row in rows):
             raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
         self._audited = True
         txids = [int(row[OF_FIELD.name]) for row in rows] if self._txids else self._txids_of_partitions(rows)
-        found: dict[int, dict[str, Row]] = {txid: {} for txid in self.each}
+        found: dict[int, list[Row]] = {txid: [] for txid in self.each}
         for txid, row in zip(txids, rows, strict=True):
-            found[txid][self._partition(row["partition"])] = row
-        audited = {txid: reader.audited(self._by_its_plan(txid, found[txid])) for txid, reader in self.each.items()}
+            found[txid].append(row)
+        each = {txid: self._by_its_plan(txid, self._found(found[txid])) for txid in self.each}
+        audited = {txid: reader.audited(each[txid]) for txid, reader in self.each.items()}
         self.read = sum(reader.read for reader in self.each.values())
         return audited
 
@@ -94,19 +105,37 @@ class BulkReader(BatchReader):
         own = self.records().filter(f"{OF_FIELD.name} = '{txid}'")
         return self._found(self._audit(own, planned_at).collect())
 
+    def _refuse_holes(self) -> None:
+        """Raise PartitionUnreadable if an opaque spout, asked for all partitions at once, names one as unreadable."""
+        spout = self.stream.spout
+        if spout.kind is SpoutKind.OPAQUE and isinstance(spout, PartitionedSpout):
+            for why in (spout.unreadable(self.planned.plan) or {}).values():
+                raise PartitionUnreadable(f"{self}: {why}; each batch leaves out what it must by itself")
+
+    def _found(self, rows: Iterable[Row]) -> dict[str, Row]:
+        return {self._places[self._partition(row["partition"])][1]: row for row in rows}
+
     def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
         """Return each row's txid by the row's partition, and use the txids from now on. Raise BrokenSpout for an unplanned
         partition.
         """
-        batch_of = {name: txid for txid, reader in self.each.items() for name in reader.planned.ranges}
         found = dict[str, int]()
         for row in rows:
             name = self._partition(row["partition"])
-            if name not in batch_of:
+            if name not in self._places:
                 raise BrokenSpout(f"{self}: partition {name!r} was read but not planned; emit again")
-            found[row["partition"]] = batch_of[name]
+            found[row["partition"]] = self._places[name][0]
         self._txids = self._by_partition(found)
         return list(found.values())
+
+    @cached_property
+    def _places(self) -> Mapping[str, tuple[int, str]]:
+        """The batch and the partition of each range, by the range's label, or by the partition if the plan has no labels."""
+        labels = self.planned.plan.get("of") if isinstance(self.planned, Ranges) and len(self.each) > 1 else None
+        if labels is not None:
+            txids = list(self.each)
+            return {label: (txids[number], name) for label, (number, name) in labels.items()}
+        return {name: (txid, name) for txid, reader in self.each.items() for name in reader.planned.ranges}
 
     def _by_partition(self, txids: Mapping[str, int]) -> tuple[DataFrame, str]:
         """Return the batch of each partition, by the names read, and the condition of a join."""

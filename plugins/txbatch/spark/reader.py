@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from txbatch.core.batch.manifest import ReadPartition
-from txbatch.core.batch.plan import Ranges, StreamPlan
+from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadText, PartitionUnreadable, SparkFailed, SpoutFailed
 from txbatch.core.naming import naming
@@ -18,6 +18,7 @@ from txbatch.core.upstream.upstream import ExportedSpout
 from txbatch.core.windows.watermark import Watermark
 from txbatch.spark.failures import in_our_words, java_is_gone
 from txbatch.spark.interval_check import outside, refused
+from txbatch.spark.kept_records import KeptRecords
 from txbatch.spark.within_batch import carried
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ def open_reader(
     of a stream from a state.
     """
     with emitter_of(stream, assignment, exported) as emitter:
-        yield BatchReader(spark, stream, assignment, emitter)
+        reader = BatchReader(spark, stream, assignment, emitter)
+        try:
+            yield reader
+        finally:
+            reader.free()
 
 
 @contextmanager
@@ -78,7 +83,8 @@ class BatchReader:
         self.read = 0  # how many records the audit read
         self._emitter = emitter
         self._frames: dict[str, DataFrame] = {}
-        self._checkpoint: DataFrame | None = None
+        self._kept: KeptRecords | None = None
+        self._names: dict[str, str] = {}  # the partition of each value that was read
 
     def leave_out_unreadable(self) -> dict[str, str]:
         """Return the partitions an opaque spout declares unreadable, with the reason; unreadable partitions are not read
@@ -86,38 +92,68 @@ class BatchReader:
 
         Raise PartitionUnreadable if the plan must be read whole.
         """
-        spout, attempt = self.stream.spout, self.assignment.attempt
-        may, holes = not self.assignment.plan.whole, dict[str, str]()
+        spout = self.stream.spout
         if not isinstance(spout, PartitionedSpout) or spout.kind is not SpoutKind.OPAQUE:
-            return holes
-        for partition, range_ in self.planned.ranges.items():
-            try:
-                with _naming(self.stream, self.assignment, "emit_partition_batch"):
-                    self._frames[partition] = spout.emit_partition_batch(self.spark, attempt, partition, range_)
-            except PartitionUnreadable as error:
-                if not may:
-                    raise PartitionUnreadable(
-                        f"{self}: {error}; a restate counts whole or not at all: try again when partition {partition!r} can be "
-                        "read, or abort it and restate with --accept-missing"
-                    ) from error
-                holes[partition] = error.text
-        self.planned = self.planned.only(self._frames)
+            return {}
+        holes = self._holes(spout)
+        for partition, why in holes.items() if self.assignment.plan.whole else ():
+            raise PartitionUnreadable(
+                f"{self}: {why}; a restate counts whole or not at all: try again when partition {partition!r} can be read, or "
+                "abort it and restate with --accept-missing"
+            )
+        self.planned = self.planned.only([name for name in self.planned.ranges if name not in holes])
         if self._emitter is not spout or not spout.reads_by_partition:
             self._frames = {}  # `emit_batch` reads them in its own way
         return holes
 
+    def _holes(self, spout: PartitionedSpout) -> dict[str, str]:
+        """Return why partitions cannot be read, by partition: asked at once, or else partition by partition."""
+        holes = dict[str, str]()
+        with _naming(self.stream, self.assignment, "unreadable"):
+            told = spout.unreadable(self.planned.plan)
+        if told is not None:
+            return {name: told[name] for name in self.planned.ranges if name in told}
+        for partition, range_ in self.planned.ranges.items():
+            try:
+                with _naming(self.stream, self.assignment, "emit_partition_batch"):
+                    frame = spout.emit_partition_batch(self.spark, self.assignment.attempt, partition, range_)
+                self._frames[partition] = frame
+            except PartitionUnreadable as error:
+                holes[partition] = error.text
+        return holes
+
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
         """Return the batch's records from the spout, or the records of some partitions."""
-        if partitions is None and self.stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
-            return self._once()
-        planned = self.planned if partitions is None else self.planned.only(partitions)
+        if self._taken_once:
+            self._kept = self._kept or KeptRecords.of(self._lazy(self.planned))
+            return self._kept.only(None if partitions is None else self._values(partitions))
+        return self._lazy(self.planned if partitions is None else self.planned.only(partitions))
+
+    def _lazy(self, planned: StreamPlan) -> DataFrame:
         if self._frames:
             return union({name: self._frames[name] for name in planned.ranges})
         return self._ask(planned)
 
+    def _values(self, partitions: Collection[str]) -> list[str]:
+        """Return the values of `PARTITION_COLUMN` that stand for some partitions."""
+        return [value for value, name in self._names.items() if name in partitions]
+
+    @property
+    def _taken_once(self) -> bool:
+        """Whether the records are taken once in an attempt: the source cannot be read twice, or is not on this machine."""
+        return self.stream.spout.remote or self.stream.spout.kind is SpoutKind.NON_TRANSACTIONAL
+
+    def free(self) -> None:
+        """Release the kept records."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.free()
+
     @property
     def says_records(self) -> bool:
-        """Whether the plan has the number of records of a range."""
+        """Whether the plan has the number of records of a range, or of the interval."""
+        if isinstance(self.planned, OfInterval):
+            return self.planned.records is not None
         return isinstance(self.planned, Ranges) and any("records" in of.rest for of in self.planned.partitions.values())
 
     def check_unchanged(self) -> None:
@@ -128,16 +164,6 @@ class BatchReader:
     def _ask(self, planned: StreamPlan) -> DataFrame:
         with _naming(self.stream, self.assignment, "emit_batch"):
             return self._emitter.emit_batch(self.spark, self.assignment.attempt, planned.plan)
-
-    def _once(self) -> DataFrame:
-        """Return the records of a source that cannot be read twice: kept on disk. If the kept records are lost, the attempt
-        fails.
-        """
-        from pyspark import StorageLevel
-
-        if self._checkpoint is None:
-            self._checkpoint = self._ask(self.planned).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-        return self._checkpoint
 
     def audit(self) -> dict[str, ReadPartition]:
         """Return, for each partition, the number of records read and the sum of the records' xxhash64.
@@ -241,7 +267,8 @@ class BatchReader:
 
     def _partition(self, value: str) -> str:
         spout = self.stream.spout
-        return spout.partition_name(value) if isinstance(spout, PartitionedSpout) else value
+        self._names[value] = spout.partition_name(value) if isinstance(spout, PartitionedSpout) else value
+        return self._names[value]
 
 
 def _sum_of_hashes(columns: str) -> str:

@@ -34,6 +34,7 @@ class FileSpout(PartitionedSpout):
     """
 
     fields = "line string"
+    vanish = "normal"
 
     def __init__(
         self,

@@ -6,28 +6,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import (
     AmbiguousFiles,
-    BadText,
     InvalidOption,
     PartitionUnreadable,
-    RecordsGone,
     SourceMissing,
     TransientError,
 )
+from txbatch.core.sources.labels import labelled, partitions_of
 from txbatch.core.sources.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
 from txbatch.formats.listing import absolute, check_owner
+from txbatch.spouts.log_records import count_lines, read_ranges, segments_of, tasks_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 OFFLINE = "OFFLINE"
@@ -90,12 +89,16 @@ class PartitionedLog:
 
     def start(self, partition: str) -> int:
         """Return the offset of the oldest record kept."""
-        segments = self.segments(partition)
-        return int(segments[0].stem) if segments else 0
+        return self.bounds(partition)[0]
 
     def end(self, partition: str) -> int:
         """Return the offset after the newest record. Raise PartitionUnreadable if the partition is away."""
-        return _end(self.segments(partition))
+        return self.bounds(partition)[1]
+
+    def bounds(self, partition: str) -> tuple[int, int]:
+        """Return the offset of the oldest record kept, and the offset after the newest, by one look."""
+        segments = self.segments(partition)
+        return (int(segments[0].stem) if segments else 0), _end(segments)
 
     def segments(self, partition: str) -> list[Path]:
         """Return the segment files in order. Raise PartitionUnreadable if the partition is away, TransientError for odd file
@@ -128,6 +131,7 @@ class PartitionedLogSpout(PartitionedSpout):
     """
 
     fields = "record_offset bigint, line string"
+    _looked: dict[str, tuple[int, int]] | None = None  # while several txids are planned: the bounds of partitions
 
     def __init__(
         self, root: str | Path, *, max_records: int = 1_000_000, nul: bool = False, foreign_links: bool = False
@@ -149,11 +153,39 @@ class PartitionedLogSpout(PartitionedSpout):
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
         """Return the next range of offsets; a range no longer kept is marked as gone."""
-        kept, end = self.log.start(partition), self.log.end(partition)
+        kept, end = self._bounds(partition)
         start = last_metadata["end"] if last_metadata else kept
         if start < kept:
             return {"start": start, "end": kept, "gone": f"{self.log.root / partition} keeps {kept} to {end}"}
         return {"start": start, "end": min(end, start + self.max_records)} if start != end else None
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. Plans in the block see the records that the first plan has found."""
+        self._looked = {}
+        try:
+            yield
+        finally:
+            self._looked = None
+
+    def _bounds(self, partition: str) -> tuple[int, int]:
+        """Return the offset of the oldest record, and the offset after the newest."""
+        if self._looked is not None and partition in self._looked:
+            return self._looked[partition]
+        found = self.log.bounds(partition)
+        if self._looked is not None:
+            self._looked[partition] = found
+        return found
+
+    def unreadable(self, metadata: Metadata) -> Mapping[str, str]:
+        """Return why ranges cannot be read: their partition is away."""
+        named, away = partitions_of(metadata), dict[str, str]()
+        for name in dict.fromkeys(named.values()):
+            try:
+                self.log.segments(name)
+            except PartitionUnreadable as error:
+                away[name] = error.text
+        return {label: away[name] for label, name in named.items() if name in away}
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
@@ -162,53 +194,29 @@ class PartitionedLogSpout(PartitionedSpout):
         return self.emit_batch(spark, attempt, {"partitions": {partition: metadata}})
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """Return the records of all ranges, in one scan: a task of Spark reads a partition."""
+        """Return the records of all ranges, in one scan: a task of Spark reads its ranges one after the other."""
+        named = partitions_of(metadata)
+        segments = {name: self.log.segments(name) for name in dict.fromkeys(named.values())}
         ranges = [
-            (name, range_["start"], range_["end"], [str(path) for path in self.log.segments(name)])
-            for name, range_ in metadata["partitions"].items()
+            (label, name, of["start"], of["end"], segments_of(segments[name], of["start"], of["end"]))
+            for label, name in named.items()
+            for of in (metadata["partitions"][label],)
         ]
-        columns = "partition string, start bigint, end bigint, segments array<string>"
-        scan = spark.createDataFrame(ranges, columns).repartition(max(len(ranges), 1), "partition")
-        return scan.mapInArrow(partial(_read, self.nul), f"{self.fields}, {PARTITION_COLUMN} string")
+        columns = f"{self.fields}, {PARTITION_COLUMN} string"
+        return tasks_of(spark, ranges, len(segments)).mapInArrow(partial(read_ranges, self.nul), columns)
+
+    @property
+    def fusable(self) -> bool:
+        """Return True unless a subclass reads batches in another way."""
+        return type(self).emit_batch is PartitionedLogSpout.emit_batch
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        """Return all ranges of all batches, also several of a partition."""
+        return labelled(plans) if self.fusable else None
 
 
 class OpaquePartitionedLogSpout(PartitionedLogSpout, OpaquePartitionedSpout):
     """The opaque spout of a `PartitionedLog`: a partition away is left out, and the records come in a later batch (R13)."""
-
-
-def _read(nul: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    for batch in batches:
-        for row in batch.to_pylist():
-            records = list(_records(row, nul))
-            columns: list[list[Any]] = [[offset for offset, _ in records], [line for _, line in records]]
-            columns.append([row["partition"]] * len(records))
-            types = (pa.int64(), pa.string(), pa.string())
-            arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-            yield pa.record_batch(arrays, names=["record_offset", "line", PARTITION_COLUMN])
-
-
-def _records(row: dict[str, Any], nul: bool) -> Iterator[tuple[int, str]]:
-    """Yield the records of a range, in order. Raise RecordsGone if records are missing by now, BadRecord for a record that is
-    no text.
-    """
-    expected = row["start"]
-    for path in map(Path, row["segments"]):
-        first = int(path.stem)
-        if first < row["end"]:
-            for offset, line in islice(
-                enumerate(_lines(path), first), max(row["start"] - first, 0), row["end"] - first
-            ):
-                if offset != expected:
-                    break
-                yield offset, _text(line, path, offset, nul)
-                expected += 1
-    if expected != row["end"]:
-        raise RecordsGone(
-            f"records {expected} to {row['end']} of partition {row['partition']!r} are gone since they were planned; restore "
-            "them, or abort the batch: the next plan says what is left"
-        )
 
 
 def _odd(path: Path) -> TransientError:
@@ -223,25 +231,4 @@ def _segment(folder: Path, first: int) -> Path:
 
 
 def _end(segments: Sequence[Path]) -> int:
-    return int(segments[-1].stem) + sum(1 for _ in _lines(segments[-1])) if segments else 0
-
-
-def _lines(segment: Path) -> Iterator[bytes]:
-    """Yield the records of a segment; a last line without an end is still being written."""
-    with segment.open("rb") as file:
-        yield from (line[:-1] for line in file if line.endswith(b"\n"))
-
-
-def _text(line: bytes, segment: Path, offset: int, nul: bool) -> str:
-    """Return a record as text. Raise BadRecord for invalid UTF-8, and for U+0000 unless `nul` is true."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as error:
-        byte = f"0x{line[error.start]:02x}"
-        raise BadText(f"{segment} record {offset}: the byte {byte} is not UTF-8; write the log as UTF-8") from None
-    if "\0" in text and not nul:
-        raise BadText(
-            f"{segment} record {offset} holds U+0000, as UTF-16 does; write the log as UTF-8, or say nul=True of its spout if "
-            "records may hold U+0000"
-        )
-    return text
+    return int(segments[-1].stem) + count_lines(segments[-1]) if segments else 0

@@ -177,7 +177,7 @@ def read(metadata: Metadata) -> dict[str, Any]:
 
 
 def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
-    """Yield a row for each range in a batch's metadata. `note` names unreadable or gone records.
+    """Yield a row for each range in a batch's metadata. `note` names unreadable, gone or missing ones.
 
     Of a long list, only the length is given.
     """
@@ -194,6 +194,8 @@ def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
             yield {**row, **rest, "note": note}
         for partition, why in planned.unreadable.items():
             yield {"stream": stream, "partition": partition, "start": None, "end": None, "note": f"unreadable: {why}"}
+        for partition in planned.missing:
+            yield {"stream": stream, "partition": partition, "start": None, "end": None, "note": "listed no more"}
 
 
 def _batch(batch: Batch) -> dict[str, Any]:

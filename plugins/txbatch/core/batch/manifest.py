@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
-from txbatch.core.batch.plan import Range
+from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
 from txbatch.core.formats import check_format
@@ -193,9 +193,9 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
             raise Incomplete(
                 f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
             )
-    for stream, ranges in assignment.plan.partitioned.items():
+    for stream, planned_of in plans.items():
         _check_records(
-            f"{assignment.topology} {assignment.attempt}", ranges.partitions, manifest.streams.get(stream, {})
+            f"{assignment.topology} {assignment.attempt}", stream, planned_of, manifest.streams.get(stream, {})
         )
     if left_out and assignment.plan.whole:
         raise PartitionUnreadable(
@@ -208,15 +208,28 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
         )
 
 
-def _check_records(of: str, ranges: Mapping[str, Range], read: Mapping[str, ReadPartition]) -> None:
-    """Refuse a number of records that differs from the number in the range."""
+def _check_records(of: str, stream: str, planned: StreamPlan, read: Mapping[str, ReadPartition]) -> None:
+    """Refuse a number of records that differs from the number in the range, or in the plan of the interval."""
     for partition, found in read.items():
-        expected = ranges[partition].rest.get("records")
+        expected = _planned_records(planned, partition)
         if isinstance(expected, int) and found.records != expected:
+            what = f"partition {partition!r}" if partition else f"the interval of stream {stream!r}"
             raise Incomplete(
-                f"{of}: partition {partition!r} was planned with {expected:,} records, {found.records:,} were read; the "
-                "source changed since: restore it, or abort the batch"
+                f"{of}: {what} was planned with {expected:,} records, {found.records:,} were read; the source changed since: "
+                "restore it, or abort the batch"
             )
+
+
+def _planned_records(planned: StreamPlan, partition: str) -> Any:
+    match planned:
+        case Ranges(partitions):
+            return partitions[partition].rest.get("records")
+        case OfInterval(records=records):
+            return records
+        case Whole():
+            return None
+        case _:
+            assert_never(planned)
 
 
 def _names(streams: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:

@@ -12,10 +12,11 @@ Later formats add keys:
 - Format 5 adds `"watermark": {<stream>: <microseconds since 1970>}`: the watermark of each stream, by which records are late.
 - Format 6 adds `"planned_at": <microseconds since 1970>`: the time of planning, which is the records' processing time.
 - Format 7 adds `"base": {<stream>: <number>}`: the first record number of each stream with numbered records.
+- Format 8 adds `"records": <number>` to entries of streams by time: the number of records in the interval.
 
-An entry of a partitioned spout is `{"partitions": {...}, "continues": [...], "unreadable": {...}}`: txbatch carries the ranges
-on. An entry of any other spout is `{"plan": <the spout's plan>}`, and by time also has `"interval": [<start>, <end>]`.
-Format 1, of batches in older ledgers, has the spout's plan itself for an entry.
+An entry of a partitioned spout is `{"partitions": {...}, "continues": [...], "unreadable": {...}, "missing": [...]}`: txbatch
+carries the ranges on. An entry of any other spout is `{"plan": <the spout's plan>}`, and by time also has
+`"interval": [<start>, <end>]`. Format 1, of batches in older ledgers, has the spout's plan itself for an entry.
 
 >>> ranges = {"partitions": {"a": {"start": 0, "end": 9}}}
 >>> plan = BatchPlan.from_json({"format": 2, "streams": {"words": ranges, "ticks": {"plan": [7]}}})
@@ -42,6 +43,7 @@ FORMAT_OF_LOOK_UPS = 4
 FORMAT_OF_WATERMARKS = 5
 FORMAT_OF_PROCESSING_TIME = 6
 FORMAT_OF_NUMBERS = 7
+FORMAT_OF_RECORDS = 8
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -79,12 +81,14 @@ class Ranges:
     """The plan of a partitioned stream: a range of each partition.
 
     `continues` names the partitions with a range that follows an earlier planned range. `unreadable` has the reason for each
-    partition that could not be asked. `rest` has the further keys of a coordinator.
+    partition that could not be asked. `missing` names partitions that were read before and are listed no more. `rest` has the
+    further keys of a coordinator.
     """
 
     partitions: Mapping[str, Range]
     continues: tuple[str, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
     rest: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -92,7 +96,8 @@ class Ranges:
         """The JSON from the coordinator, for the emitter."""
         continues = {"continues": list(self.continues)} if self.continues else {}
         unreadable = {"unreadable": dict(self.unreadable)} if self.unreadable else {}
-        return {"partitions": self.ranges, **continues, **unreadable, **self.rest}
+        missing = {"missing": list(self.missing)} if self.missing else {}
+        return {"partitions": self.ranges, **continues, **unreadable, **missing, **self.rest}
 
     @property
     def ranges(self) -> dict[str, Any]:
@@ -106,12 +111,13 @@ class Ranges:
     @classmethod
     def from_json(cls, plan: Mapping[str, Any]) -> Ranges:
         """Return the ranges planned by a PartitionedCoordinator."""
-        kinds = {"continues": list, "unreadable": Mapping}
+        kinds = {"continues": list, "unreadable": Mapping, "missing": list}
         said = {name: plan[name] for name, kind in kinds.items() if isinstance(plan.get(name), kind) and plan[name]}
         return cls(
             partitions={name: Range.from_json(of) for name, of in plan["partitions"].items()},
             continues=tuple(said.get("continues", ())),
             unreadable=said.get("unreadable", _EMPTY),
+            missing=tuple(said.get("missing", ())),
             rest={name: value for name, value in plan.items() if name != "partitions" and name not in said},
         )
 
@@ -132,6 +138,11 @@ class _Undivided:
         """No partition is left out."""
         return _EMPTY
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """No partition is missing."""
+        return ()
+
     def only(self, partitions: Collection[str]) -> Self:
         """Return the plan unchanged: there are no partitions."""
         return self
@@ -144,9 +155,10 @@ class Whole(_Undivided):
 
 @dataclass(frozen=True, slots=True)
 class OfInterval(_Undivided):
-    """The plan of a stream that reads the records of an interval, `[<start>, <end>]`."""
+    """The plan of a stream that reads the records of an interval, `[<start>, <end>]`; `records` is their number, if known."""
 
     interval: Any
+    records: int | None = None
 
 
 StreamPlan = Ranges | Whole | OfInterval
@@ -199,6 +211,11 @@ class BatchPlan:
     @property
     def _least_format(self) -> int:
         """The oldest format with all keys of the plan."""
+        if any(
+            isinstance(of, OfInterval) and of.records is not None
+            for of in (*self.streams.values(), *self.idle.values())
+        ):
+            return FORMAT_OF_RECORDS
         if self.base:
             return FORMAT_OF_NUMBERS
         if self.planned_at:
@@ -212,7 +229,7 @@ class BatchPlan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
         """Return a stored plan. If a newer txbatch stored the plan, raise NewerFormat, in which the plan is called `what`."""
-        format_ = check_format(what, value, FORMAT_OF_NUMBERS)
+        format_ = check_format(what, value, FORMAT_OF_RECORDS)
         read = _by_its_keys if format_ == 1 else _of_entry
         streams, idle = (
             {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
@@ -228,8 +245,8 @@ def _entry(planned: StreamPlan) -> Any:
             return planned.plan
         case Whole(plan):
             return {"plan": plan}
-        case OfInterval(plan, interval):
-            return {"plan": plan, "interval": interval}
+        case OfInterval(plan, interval, records):
+            return {"plan": plan, "interval": interval, **({} if records is None else {"records": records})}
         case _:
             assert_never(planned)
 
@@ -237,7 +254,9 @@ def _entry(planned: StreamPlan) -> Any:
 def _of_entry(entry: Mapping[str, Any]) -> StreamPlan:
     if "partitions" in entry:
         return Ranges.from_json(entry)
-    return OfInterval(entry["plan"], entry["interval"]) if "interval" in entry else Whole(entry["plan"])
+    if "interval" in entry:
+        return OfInterval(entry["plan"], entry["interval"], entry.get("records"))
+    return Whole(entry["plan"])
 
 
 def _plan_alone(planned: StreamPlan) -> Any:

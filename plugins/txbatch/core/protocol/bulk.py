@@ -244,22 +244,30 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
                 f"stream {name!r}: fused() of {type(topology.streams[name].spout).__name__}", fused, mine
             )
         case OfInterval():
-            return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))]) if _apart(mine) else None
+            return (
+                OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))], _sum(mine)) if _apart(mine) else None
+            )
         case _:
             return None
 
 
 def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | None:
-    """Return the spout's plan of several batches, if exactly their ranges are named; None if a partition is in two batches."""
-    named = [item for of in plans for item in of.ranges.items()]
-    ranges = dict(named)
-    if len(ranges) < len(named):
-        return None
+    """Return the spout's plan of several batches, if exactly their ranges are named.
+
+    None if a partition is in two batches and the spout's plan has no labels: then a record's batch is unknown.
+    """
     partitions = fused.get("partitions") if isinstance(fused, Mapping) else None
     if not isinstance(partitions, Mapping):
         raise InvalidPlan(
             f"{told} gave {one_line(repr(fused))}, no 'partitions'; return the ranges of all plans, or None"
         )
+    labels = fused.get("of")
+    named = (
+        _labelled(told, labels, plans) if labels is not None else [item for of in plans for item in of.ranges.items()]
+    )
+    ranges = dict(named)
+    if len(ranges) < len(named):
+        return None
     if partitions != ranges:
         other = min({*partitions, *ranges}, key=lambda each: (partitions.get(each) == ranges.get(each), each))
         what = f"{other!r} is {partitions.get(other)} there and {ranges.get(other)} in the plan of its batch"
@@ -269,10 +277,31 @@ def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | 
     return Ranges.from_json(fused)
 
 
+def _labelled(told: str, labels: Any, plans: Sequence[StreamPlan]) -> list[tuple[str, Any]]:
+    """Return the range of each label. Raise DefinitionError unless each range of the plans has one label."""
+    ranges = {(number, name): range_ for number, of in enumerate(plans) for name, range_ in of.ranges.items()}
+    try:
+        places = {label: (number, name) for label, (number, name) in labels.items()}
+        found = [(label, ranges.pop(place)) for label, place in places.items()]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        found, ranges = [], {(-1, ""): None}
+    if ranges:
+        raise InvalidPlan(
+            f"{told} gave other labels than one for each range of the plans: {one_line(repr(labels))}; return labelled(plans)"
+        )
+    return found
+
+
 def _apart(plans: Sequence[StreamPlan]) -> bool:
     """True if no two plans by time have a moment in common."""
     ends = sorted(tuple(map(datetime.fromisoformat, of.interval)) for of in plans if isinstance(of, OfInterval))
     return all(before[1] <= after[0] for before, after in pairwise(ends))
+
+
+def _sum(plans: Sequence[StreamPlan]) -> int | None:
+    """Return the number of records in all intervals; None if a plan does not say how many."""
+    records = [each.records for each in plans if isinstance(each, OfInterval) and each.records is not None]
+    return sum(records) if len(records) == len(plans) else None
 
 
 def _bounds(plans: Sequence[StreamPlan], end: int) -> list[str]:

@@ -23,6 +23,7 @@ from txbatch.core.formats import is_range
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import restate
 from txbatch.core.protocol.ledger import Head, PositionVersion
+from txbatch.core.sources.partition_checks import planned_records
 from txbatch.core.sources.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
 from txbatch.core.topology.look_up import Versioned
 from txbatch.core.topology.stream import Stream
@@ -242,7 +243,9 @@ def _plan_stream(
     if isinstance(coordinator, PartitionedCoordinator):
         _check_ranges(stream, plan)
         return Ranges.from_json(plan)
-    return OfInterval(plan, asked["interval"]) if asked and stream.spout.by_interval else Whole(plan)
+    if not asked or not stream.spout.by_interval:
+        return Whole(plan)
+    return OfInterval(plan, asked["interval"], planned_records(f"stream {stream.name!r}: the interval", plan))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
 """Spouts: what a batch reads, decided without Spark.
 
-`spout`, then `batch_spout`; `snapshots` are PostgreSQL's, of which a table's plans are made.
+`spout`, `partition_checks`, `labels`, then `batch_spout`; `snapshots` are PostgreSQL's, of which a table's plans are made.
 """

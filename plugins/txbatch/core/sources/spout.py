@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from enum import StrEnum
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
-from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt, canonical_json
-from txbatch.core.errors import (
-    InvalidOption,
-    InvalidPlan,
-    PartitionUnreadable,
-    SourceCutBack,
-)
-from txbatch.core.formats import is_range
+from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
+from txbatch.core.errors import InvalidOption, PartitionUnreadable
 from txbatch.core.records.sql import spark_text
+from txbatch.core.sources.labels import partitions_of
+from txbatch.core.sources.partition_checks import check_range, checked_names, missing_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
 
 # The column by which a partitioned spout's DataFrame says which partition a record came from.
 PARTITION_COLUMN = "_txbatch_partition"
-# With those of its topology and its stream it must fit a row of an index.
-PARTITION_BYTES_MAX = 2500
 # What the ledger keeps of a source beside its identity.
 RESERVED_IDENTITY = ("kind", "reads")
 
@@ -77,8 +71,9 @@ class Emitter(ABC):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return exactly the records that the metadata names, in a DataFrame with the spout's fields.
 
-        Called once for the audit, once for each state and once at the end. The last call may refuse a source that changed. The
-        emitter of a non-transactional spout is called once in an attempt. DataFrames persisted by the emitter are unpersisted
+        Called once for the audit, once for each state and once at the end. The last call may refuse a source that changed. If
+        the spout is `remote`, called once to read and once at the end: read nothing before the DataFrame is read. The emitter
+        of a non-transactional spout is called once in an attempt. DataFrames persisted by the emitter are unpersisted
         before the next attempt.
         """
 
@@ -106,7 +101,7 @@ class Spout(ABC):
     metadata_bytes_max: int = METADATA_BYTES_MAX
     # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
     reads_gaps: bool = False
-    # True of a spout whose source is on another machine: an attempt takes the records once.
+    # True of a source that is not on this machine: an attempt takes its records once, and Spark keeps them on its disks.
     remote: bool = False
     # The variables of the environment, credentials among them, by which Spark's driver reads the source.
     variables: tuple[str, ...] = ()
@@ -134,9 +129,9 @@ class Spout(ABC):
         """Return a plan by which `emit_batch` reads the records of several plans, of a batch each, in one pass, each record
         once.
 
-        None if the plans do not go together: then each plan is read by itself. If the spout has partitions, no two plans may
-        name the same partition. If the spout reads by time, its attribute `time` names the field that holds the time of a
-        record, a timestamp or a date.
+        None if the plans do not go together: then each plan is read by itself. If two plans may name the same partition, return
+        `labelled(plans)`: its ranges have labels, and the emitter writes labels in place of names. If the spout reads by time,
+        its attribute `time` names the field that holds the time of a record, a timestamp or a date.
         """
         return None
 
@@ -208,6 +203,9 @@ class PartitionedSpout(Emitter, Spout):
     """
 
     max_partitions: int | None = None
+    # What if a partition that has an offset is listed no more: `tell` says so in the plan and in reports, `refuse` plans
+    # nothing until the partition is there again, `normal` finds nothing strange, for partitions that are read once.
+    vanish: Literal["tell", "refuse", "normal"] = "tell"
 
     @abstractmethod
     def partitions(self) -> Sequence[str]:
@@ -236,12 +234,26 @@ class PartitionedSpout(Emitter, Spout):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return all records of a batch, with the partition in `PARTITION_COLUMN`. Override to read partitions in one scan."""
         ranges: Mapping[str, Metadata] = metadata["partitions"]
-        return union({name: self.emit_partition_batch(spark, attempt, name, of) for name, of in ranges.items()})
+        named = partitions_of(metadata)
+        return union(
+            {label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges.items()}
+        )
 
     @property
     def reads_by_partition(self) -> bool:
         """True if a batch is read partition by partition: `emit_batch` is not overridden."""
         return type(self).emit_batch is PartitionedSpout.emit_batch
+
+    def unreadable(self, metadata: Metadata) -> Mapping[str, str] | None:
+        """Return why partitions of a plan cannot be read now, by the plan's names: of an opaque spout, asked once an attempt.
+
+        None, the default, if the spout cannot say so at once: `emit_partition_batch` is called for each partition.
+        """
+        return None
+
+    def one_look(self) -> AbstractContextManager[object]:
+        """Context manager. Ranges of several txids are planned in the block: ask for the newest ends of the source once."""
+        return nullcontext()
 
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
         """Return how many records a range has, counted again without Spark; None if the spout cannot count the records.
@@ -276,26 +288,31 @@ class OpaquePartitionedSpout(PartitionedSpout):
 class PartitionedCoordinator(BatchCoordinator):
     """Plans a partitioned spout: for each partition the range after its last range, for at most `max_partitions` partitions."""
 
-    # While several txids are planned: the partitions that may have something new.
-    _listed: dict[str, None] | None = None
+    # While several txids are planned: the partitions that may have something new, each with the reason if it is unreadable.
+    _listed: dict[str, str | None] | None = None
 
     def __init__(self, spout: PartitionedSpout) -> None:
         self.spout = spout
         self.offsets: Mapping[str, Metadata] = {}
+        self._missing: list[str] = []  # the partitions with an offset that the last listing lacks
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Context manager. Plans in the block use a single listing; a partition with nothing new is not asked again."""
+        """Context manager. Plans in the block use a single listing; a partition with nothing new, or unreadable, is not asked
+        again.
+        """
         self._listed = {}
         try:
-            yield
+            with self.spout.one_look():
+                yield
         finally:
             self._listed = None
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """Return the ranges by partition, the partitions that continue an earlier range, and the unreadable partitions.
+        """Return the ranges by partition, the partitions that continue an earlier range, the unreadable partitions, and the
+        partitions that are listed no more.
 
         None if every range is empty: an empty plan would use a txid for nothing, and again in the next run (R4). If any range
         is gone, only gone ranges are planned, and a skip gives up nothing else.
@@ -305,11 +322,13 @@ class PartitionedCoordinator(BatchCoordinator):
         left = self._to_ask()
         for partition in list(left):
             try:
-                range_ = self._next_range(txid, partition)
+                range_ = None if left[partition] else self._next_range(txid, partition)
             except PartitionUnreadable as error:
                 if self.spout.kind is not SpoutKind.OPAQUE:
                     raise
-                unreadable[partition] = error.text
+                left[partition] = error.text
+            if why := left[partition]:
+                unreadable[partition] = why
                 continue
             if range_ is None:
                 del left[partition]
@@ -320,73 +339,39 @@ class PartitionedCoordinator(BatchCoordinator):
         if all(range_["start"] == range_["end"] and "gone" not in range_ for range_ in planned.values()):
             return None
         planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
-        more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
+        continues = [name for name in planned if name in self.offsets]
+        more = {"continues": continues, "unreadable": unreadable, "missing": self._missing}
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
-    def _to_ask(self) -> dict[str, None]:
-        """Return the partitions that may have something new, in order."""
+    def _to_ask(self) -> dict[str, str | None]:
+        """Return the partitions that may have something new, in order, each with the reason if it was found unreadable."""
         if self._listed:
             return self._listed
-        found = dict.fromkeys(self._partitions())
+        of = type(self.spout).__name__
+        names = checked_names(of, self.spout.partitions_to_ask(self.offsets))
+        self._missing = missing_of(of, self.spout.vanish, self.offsets, self._all(names))
+        found: dict[str, str | None] = dict.fromkeys(names)
         if self._listed is not None:
             self._listed = found
         return found
 
-    def _partitions(self) -> Sequence[str]:
-        """Return the partitions' names. DefinitionError for no list, or if a name is no string, empty, too long or repeated."""
-        named = self.spout.partitions_to_ask(self.offsets)
-        if isinstance(named, str) or not isinstance(named, Iterable):
-            raise InvalidPlan(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
-        names, seen = list(named), set[str]()
-        for name in names:
-            of = f"{type(self.spout).__name__}: partition {name!r}"
-            if not isinstance(name, str):
-                raise InvalidPlan(f"{of} is no string; name it '{name}'")
-            if not name:
-                raise InvalidPlan(f"{of} has no name; give it one, even where it is the only partition")
-            if (size := len(name.encode(errors="surrogatepass"))) > PARTITION_BYTES_MAX:
-                cut = f"{type(self.spout).__name__}: partition {name[:80]!r}..."
-                most = f"the ledger's index takes at most {PARTITION_BYTES_MAX:,}"
-                raise InvalidPlan(f"{cut} has a name of {size:,} bytes; {most}")
-            if name in seen:
-                raise InvalidPlan(f"{of} is named twice; each partition is read once, by its name")
-            seen.add(name)
-        return names
+    def _all(self, asked: Sequence[str]) -> Sequence[str]:
+        """Return all partitions that are listed; all with an offset, if the spout lists only new ones and refuses nothing."""
+        if type(self.spout).partitions_to_ask is PartitionedSpout.partitions_to_ask:
+            return asked
+        return self.spout.partitions() if self.spout.vanish == "refuse" else list(self.offsets)
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
         """Ask the spout for the range after a partition's last range; None for nothing new."""
         return self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
 
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
-        """Plan one partition's next range; None for nothing new. Raises the errors of `_check_range`."""
+        """Plan one partition's next range; None for nothing new. Raises the errors of `check_range`."""
         last = self.offsets.get(partition)
         range_ = self.ask(txid, partition, deepcopy(last))
         if range_ is not None:
-            _check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
+            check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
         return range_
-
-
-def _check_range(of: str, range_: Any, last: Metadata | None) -> None:
-    """Refuse a range that does not follow a partition's last range.
-
-    DefinitionError for a range without both ends, with a bad number of records, or with a start that is not the last range's
-    end. TerminalError for offsets that went backwards.
-    """
-    if not is_range(range_):
-        raise InvalidPlan(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")
-    start, end = range_["start"], range_["end"]
-    if last is not None and start != last["end"] and canonical_json(start) != canonical_json(last["end"]):
-        raise InvalidPlan(
-            f"{of} was planned from {start}, but {last['end']} is next; records between them would be lost or counted twice"
-        )
-    if isinstance(start, int | float) and isinstance(end, int | float) and end < start:
-        raise SourceCutBack(
-            f"{of} went backwards: its records end at {end}, those from {start} are next; the source was cut off or made "
-            "anew: restore it, or read it with a new topology"
-        )
-    records = range_.get("records", 0)
-    if type(records) is not int or records < 0:
-        raise InvalidPlan(f"{of} was planned with {records!r} records; say how many as an int, or leave 'records' out")
 
 
 def union(frames: Mapping[str, DataFrame]) -> DataFrame:

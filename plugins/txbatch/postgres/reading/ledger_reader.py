@@ -38,7 +38,7 @@ class LedgerReader:
         states that have not counted every committed txid, `uncounted` the uncounted intervals between counted intervals,
         `restating` the batches in flight that count other batches again, `windows_left` the windows that have left states,
         `windows_wait` the gap between intervals that keeps later windows from closing, `ahead` the last batches that read
-        records of the future.
+        records of the future, `vanished` by stream the partitions that are listed no more.
         """
         rows = self._rows("status", topology=topology)
         statements = {
@@ -50,6 +50,7 @@ class LedgerReader:
             "windows_left": "windows_left_of",
             "windows_wait": "windows_wait",
             "ahead": "ahead",
+            "vanished": "vanished",
         }
         for name, statement in statements.items():
             found = self._rows(statement, topology=topology)
