@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
+from source_tables import VARIABLE, shop_in
 from sqlalchemy import make_url
 
 from txbatch.core.errors import DefinitionError
@@ -91,3 +92,25 @@ def test_one_that_leaves_the_settings_out_is_named_as_well(postgres_url: str) ->
         transaction(connect(url)),
     ):
         raise AssertionError
+
+
+def test_a_source_sends_no_settings_at_the_start(
+    databases: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hands a session of the server from client to client refuses them; the spout sets what it needs as it begins."""
+    told = set[bytes]()
+
+    def hand_on(client: socket.socket, there: str) -> None:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(there)
+            packet = received(client)
+            told.update(packet[4:].rstrip(b"\0").split(b"\0")[::2])
+            server.sendall(struct.pack("!I", len(packet) + 4) + packet)
+            threading.Thread(target=handed_on, args=(server, client), daemon=True).start()
+            handed_on(client, server)
+
+    with shop_in(databases("shop")) as shop, pooler(shop.url, hand_on) as url:
+        shop.insert(1, 2)
+        monkeypatch.setenv(VARIABLE, url)
+        assert shop.take() == [1, 2]
+    assert told == {b"user", b"database", b"application_name", b"client_encoding"}
