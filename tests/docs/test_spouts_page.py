@@ -49,7 +49,14 @@ def test_it_counts(block: str, tmp_path: Path) -> None:
 
 def test_each_job_and_each_spout_has_an_example() -> None:
     assert len(JOBS) == len(RECORDS)
-    for name in ("FileSpout", "IntervalSpout", "PartitionedLogSpout", "OpaquePartitionedLogSpout", "PostgresSpout", "SpoutContract"):
+    for name in (
+        "FileSpout",
+        "IntervalSpout",
+        "PartitionedLogSpout",
+        "OpaquePartitionedLogSpout",
+        "PostgresSpout",
+        "SpoutContract",
+    ):
         assert any(name in block for block in BLOCKS), name
 
 

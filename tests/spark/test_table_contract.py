@@ -25,7 +25,9 @@ class TestTable(SpoutContract):
     def table(self, databases: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         with shop_in(databases("shop")) as shop:
             self.shop = shop
-            monkeypatch.setenv(VARIABLE, make_url(shop.url).set(password=self.secret).render_as_string(hide_password=False))
+            monkeypatch.setenv(
+                VARIABLE, make_url(shop.url).set(password=self.secret).render_as_string(hide_password=False)
+            )
             yield
 
     def make(self, folder: Path) -> PostgresSpout:
@@ -48,7 +50,9 @@ class TestTable(SpoutContract):
 
     def make_anew(self, folder: Path) -> None:
         self.shop.ask("DROP SCHEMA shop CASCADE")
-        self.shop.ask("CREATE SCHEMA shop; CREATE TABLE shop.sale (id bigint PRIMARY KEY, shop text, amount numeric(12,2))")
+        self.shop.ask(
+            "CREATE SCHEMA shop; CREATE TABLE shop.sale (id bigint PRIMARY KEY, shop text, amount numeric(12,2))"
+        )
         os.environ[VARIABLE], url = self.shop.url, os.environ[VARIABLE]
         self.shop.prepare()
         os.environ[VARIABLE] = url
