@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ RECORDS: dict[str, tuple[list[Any], Any]] = {
     "levels": (["WARN a", "INFO b", "WARN c"], [{"level": "INFO", "lines": 1}, {"level": "WARN", "lines": 2}]),
     "turnover": ([(DAY, "Soho", 3), (DAY, "Soho", 4)], [{"shop": "Soho", "sales": 2, "turnover": 7}]),
     "clicks": ([(0, "a"), (1, "b"), (2, "a")], [{"line": "a", "clicks": 2}, {"line": "b", "clicks": 1}]),
+    "sales_by_shop": (
+        [(1, "Soho", Decimal("1.50")), (2, "Soho", Decimal(2))],
+        [{"shop": "Soho", "sales": 2, "amount": Decimal("3.50")}],
+    ),
     "orders": ([(0, "a"), (1, "b")], [{"orders": 2}]),
 }
 
@@ -44,7 +49,14 @@ def test_it_counts(block: str, tmp_path: Path) -> None:
 
 def test_each_job_and_each_spout_has_an_example() -> None:
     assert len(JOBS) == len(RECORDS)
-    for name in ("FileSpout", "IntervalSpout", "PartitionedLogSpout", "OpaquePartitionedLogSpout", "SpoutContract"):
+    for name in (
+        "FileSpout",
+        "IntervalSpout",
+        "PartitionedLogSpout",
+        "OpaquePartitionedLogSpout",
+        "PostgresSpout",
+        "SpoutContract",
+    ):
         assert any(name in block for block in BLOCKS), name
 
 

@@ -31,7 +31,8 @@ def shop(databases: Callable[[str], str]) -> Iterator[Shop]:
 def turnover(shop: Shop) -> Topology:
     """The job of docs/spouts.md."""
     page = Path(__file__).parents[2] / "docs" / "spouts.md"
-    (job,) = re.findall(r"```python\n(.*?PostgresSpout.*?)```", page.read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (job,) = (block for block in blocks if "PostgresSpout(" in block)
     names: dict[str, Any] = {"__name__": "turnover"}
     exec(job, names)
     topology = names["topology"]

@@ -11,6 +11,7 @@ from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import Field, parse_fields
+from txbatch.core.sources.labels import labelled
 from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedCoordinator, PartitionedSpout
 from txbatch.spouts.tables import description, server, stretches
 from txbatch.spouts.tables.connection import Session, reading
@@ -127,6 +128,15 @@ class PostgresSpout(PartitionedSpout):
                         yield rows.append_column(PARTITION_COLUMN, label)
 
         return spark.range(0, len(cut), 1, len(cut)).mapInArrow(read, f"{self.fields}, {PARTITION_COLUMN} string")
+
+    @property
+    def fusable(self) -> bool:
+        """Return True unless a subclass reads batches in another way."""
+        return type(self).emit_batch is PostgresSpout.emit_batch
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata:
+        """Return one plan of all ranges: batches of a table are read by one job."""
+        return labelled(plans)
 
     def count_records(self, partition: str, metadata: Metadata) -> int:
         """Return how many rows a range has now."""
