@@ -189,7 +189,7 @@ def test_a_record_that_fused_would_count_in_another_batch_is_refused_of_one_as_w
 
 
 @pytest.mark.rule("R5", "R7")
-@pytest.mark.parametrize("step", [lambda s: s, FILTERED[0]])
+@pytest.mark.parametrize("step", [lambda s: s, pytest.param(FILTERED[0], marks=pytest.mark.whole)])
 def test_an_interval_that_gives_one_record_less_than_it_says_is_refused(emitter: Emitter, step: Step) -> None:
     """Read with others, and by itself: nothing of the day is lost in silence."""
 

@@ -19,7 +19,7 @@ from txbatch.launch import driver as module
 from txbatch.launch.job_file import LAST_LINES
 from txbatch.spouts.partitioned_log import PartitionedLog
 
-BATCHES, PARTITIONS = some_of(20, 1000), some_of(3, 16)
+BATCHES, PARTITIONS = some_of(12, 1000), some_of(2, 16)
 JOB = """from txbatch import *
 topology = Topology("log", max_pending=9)
 stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}, max_records=2))
