@@ -230,7 +230,7 @@ def test_help_lists_commands_by_use_in_whole_with_an_example_and_where_to_read_o
     assert set(listed) == set(main.commands)
     assert "..." not in said.partition("Commands:")[2]
     assert "txbatch run jobs/sentences.py && txbatch query sentences how are" in said
-    assert "docs/: operate.md," in said
+    assert "`txbatch explain TX402`" in said
     assert max(map(len, said.splitlines())) <= 80
 
 

@@ -72,13 +72,15 @@ EPILOG = (
 Example:
   txbatch run jobs/sentences.py && txbatch query sentences how are
 
-`txbatch run --help` says more of a command."""
+`txbatch run --help` says more of a command, `txbatch explain TX402` of an
+error."""
     if in_checkout()
     else """\b
 Example:
   txbatch init shop && cd shop && make demo && make test
 
-`txbatch run --help` says more of a command."""
+`txbatch run --help` says more of a command, `txbatch explain TX402` of an
+error."""
 )
 
 
