@@ -227,6 +227,10 @@ HANDED_ON = (
 HARMLESS = {
     **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.created_at"), NO_NUMBER),
     **dict.fromkeys(("txbatch.topology.by_interval", "txbatch.topology.keep"), "the job says it"),
+    "txbatch.topology.digest": "if it differs, the parts of the definition are compared; a text that fits is a hash of the job",
+    **dict.fromkeys(
+        (f"txbatch.missing.{n}" for n in ("topology", "stream", "partition", "since")), "it is a view of the plans"
+    ),
     "txbatch.state.left_in": "a copy there counts for nothing, whether it is told or not",
     "txbatch.state.pruned": "of rows that retention pruned nothing is there to compare it with",
     "txbatch.rebuild.topology": "asked as of before it, a state has what its generation counts now, which is verified",

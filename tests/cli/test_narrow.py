@@ -94,7 +94,8 @@ def test_every_table_fits_80_columns(
     assert said.count(why) == 1
     place = str(home).split()[0]  # where the home has a blank a line may end
     for line in said.splitlines():
-        assert len(line) <= 80 or why in line or place in line, line
+        told = line.startswith("  Is any number wrong? ")  # a sentence, which is no part of a table
+        assert len(line) <= 80 or why in line or place in line or told, line
     status = [line.split() for line in blocks["status"]]
     assert status[0][:2] == ["topology", "txid"]
     assert status[1][:2] == ["sales_of_all_shops", "2"]

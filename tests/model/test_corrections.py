@@ -103,7 +103,7 @@ def _offsets_move(self: Tables, batch: Any, manifest: Any) -> Any:
     return self.batches[at]
 
 
-def _in_the_place_of_the_first(self: Tables, batch: Any) -> None:
+def _in_the_place_of_the_first(self: Tables, replaced: int, batch: Any) -> None:
     first = self.batches[batch.topology, batch.position]
     self.batches[batch.topology, batch.position] = replace(first, replaced_by=batch.txid)
 

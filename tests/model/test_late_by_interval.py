@@ -29,7 +29,7 @@ from txbatch.core.protocol.window_closing import decide_closing
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.watermark import MERGE, Watermark
 from txbatch.memory import event_time
-from txbatch.memory import ledger as in_memory
+from txbatch.memory import rows as in_memory
 
 pytestmark = pytest.mark.rule("R18", "R25")
 EACH = some_of(16, 400, "LATE_BY_INTERVAL")

@@ -160,7 +160,7 @@ def test_one_commits_and_one_aborts(bench: Bench, start: Start) -> None:
     bench.emitted(words(dog=1))
     answers = race(start("commit"), start("abort"))
     if answers[0] is True:
-        assert (answers[1], counted(bench)) == ("TerminalError", [("dog", 1, 1)])
+        assert (answers[1], counted(bench)) == ("AlreadyCommitted", [("dog", 1, 1)])
     else:
         assert (answers, counted(bench)) == (["StaleAttempt", "aborted"], [])
 
@@ -170,7 +170,7 @@ def test_one_commits_and_one_begins_an_attempt(bench: Bench, start: Start) -> No
     bench.emitted(words(dog=1))
     answers = race(start("commit"), start("attempt"))
     if answers[0] is True:
-        assert (answers[1], counted(bench)) == ("TerminalError", [("dog", 1, 1)])
+        assert (answers[1], counted(bench)) == ("AlreadyCommitted", [("dog", 1, 1)])
     else:
         assert (answers, counted(bench)) == (["StaleAttempt", "1:2"], [])
 
@@ -242,7 +242,7 @@ def test_a_restate_is_committed_and_aborted_at_once(bench: Bench, start: Start) 
     restated(bench, "1")
     answers = race(start("commit", txid=2), start("abort", txid=2))
     if answers[0] is True:
-        assert (answers[1], counted(bench)) == ("TerminalError", [("dog", 1, 2)])
+        assert (answers[1], counted(bench)) == ("AlreadyCommitted", [("dog", 1, 2)])
     else:
         assert (answers, counted(bench)) == (["StaleAttempt", "aborted"], [("dog", 9, 1)])
 
@@ -419,7 +419,7 @@ def test_a_restate_that_comes_while_its_txid_is_folded_is_refused(bench: Bench, 
     restating.let_go()
     until(lambda: bench.rows(WAITING)[0][0] > 0)
     folding.let_go()
-    assert (folding.answer(), restating.answer()) == (2, "TerminalError")
+    assert (folding.answer(), restating.answer()) == (2, "CannotRestate")
     assert past(bench) == [("base", "dog", 2, 2), ("left", "dog", 1, 3)]
 
 
@@ -483,7 +483,7 @@ def test_a_zombie_begins_an_attempt_of_what_is_committed(bench: Bench, start: St
     batch = bench.planned()
     (zombie := start("attempt")).wait_until_held()
     bench.whole(words(dog=1))
-    assert race(zombie) == ["TerminalError"]
+    assert race(zombie) == ["AlreadyCommitted"]
     assert bench.ledger.batch("word_count", batch.txid).fence == 1
 
 
@@ -493,7 +493,7 @@ def test_a_zombie_begins_an_attempt_of_what_is_aborted(bench: Bench, start: Star
     (zombie := start("attempt")).wait_until_held()
     bench.ledger.abort("word_count", 1, "why")
     assert bench.planned().txid == 2
-    assert race(zombie) == ["TerminalError"]
+    assert race(zombie) == ["BatchAborted"]
     assert bench.ledger.batch("word_count", 2).fence == 0
 
 
@@ -526,7 +526,7 @@ def test_a_zombie_aborts_what_is_committed(bench: Bench, start: Start) -> None:
     batch = bench.emitted(words(dog=1))
     (zombie := start("abort")).wait_until_held()
     bench.commit(batch, words(dog=1))
-    assert race(zombie) == ["TerminalError"]
+    assert race(zombie) == ["AlreadyCommitted"]
     assert bench.ledger.batch("word_count", 1).status is BatchStatus.COMMITTED
 
 

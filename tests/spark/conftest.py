@@ -47,6 +47,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in what.environment.items():
             patch.setenv(name, value)
+        # Of the tests' own modules: executors import the module of a function, and what that module imports.
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
         patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # for warm_daemon
         patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("scratch")))
         builder = SparkSession.builder.master("local[2]").appName("tests")

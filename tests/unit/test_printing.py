@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from txbatch.cli.printing import _vanished, sides_told, values_told
+from txbatch.cli.differences import sides_told, values_told
+from txbatch.cli.printing import _vanished
 
 
 def test_of_two_rows_the_values_that_differ_are_told() -> None:

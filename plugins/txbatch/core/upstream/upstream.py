@@ -160,7 +160,7 @@ def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream)
         if has_gone(replaced.pruned, position):
             raise RecordsGone(
                 f"position {position} of state {known.state!r} was counted again by txid {txid} after a rebuild, and its rows "
-                f"had been pruned before that: nobody knows what changed for who had read them; {ANEW}"
+                f"had been pruned before that: the changes for earlier readers are unknown; {ANEW}"
             )
 
 
