@@ -171,7 +171,7 @@ def test_a_fresh_checkout_is_set_up_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert told(python, "-c", "import txbatch; print(txbatch.__file__)") == str(folder / "plugins/txbatch/__init__.py")
     assert "0.1.0" in told(folder / ".venv" / "bin" / "txbatch", "--version")
     assert list(packages.glob("click/__pycache__/core.*.pyc"))
-    assert list(folder.glob("plugins/txbatch/core/__pycache__/errors.*.pyc"))
+    assert list(folder.glob("plugins/txbatch/core/errors/__pycache__/base.*.pyc"))
 
 
 def test_one_pyspark_is_installed() -> None:

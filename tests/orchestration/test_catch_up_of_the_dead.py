@@ -52,8 +52,8 @@ told = {
     "dead": caught_up(days, "dead", WHOLE),
     "third": caught_up(days, "third", WHOLE),
 }
-dies(words, "dead", True, "initialize.planned", 1)
-dies(words, "heir", True, "success.cleaned", 1)
+dies(words, "dead", True, "attempt.before_lock", 1)
+dies(words, "heir", True, "commit.committed", 1)
 told["heir_of_words"] = caught_up(words, "heir", True)
 print(json.dumps(told))
 """
@@ -94,6 +94,6 @@ def test_nothing_is_announced_twice(made: dict[str, Any]) -> None:
 
 
 def test_a_batch_that_is_finished_first_is_announced_too(made: dict[str, Any]) -> None:
-    """A source that is not read by time: the dead run's batch comes before the heir's own ones."""
+    """A source that is not read by time: what the dead run planned, and what the heir committed before it was killed."""
     assert made["heir_of_words"]["note"] == "txids 1 to 3: 3 batches, 3 records"
     assert made["heir_of_words"]["extra"] == {"topology": "words", "txid": 3, "txids": [1, 2, 3]}
