@@ -136,8 +136,12 @@ def to_announce(steps: Steps, run: Run, asked: Sequence[Interval]) -> Sequence[M
     topology = steps.job.topology.name
     committed = [own for own in _batches(steps, run, asked) if own and own.status is BatchStatus.COMMITTED]
     left = {own.txid for own in committed if not own.succeeded}
-    mine = steps.ledger.committed_by_each(topology, f"{run.name}{OF_CALL}")
-    return reader_beside(steps).batches_by_txid(topology, sorted(left.union(mine)))
+    return reader_beside(steps).batches_by_txid(topology, sorted(left.union(committed_by(steps, run))))
+
+
+def committed_by(steps: Steps, run: Run) -> Sequence[int]:
+    """Return the txids committed by the run, ascending: its own batches, and batches adopted from dead runs."""
+    return steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}")
 
 
 def noted(steps: Steps, run: Run, asked: Sequence[Interval] | None, note: Callable[[str], None]) -> Tell:
@@ -160,7 +164,7 @@ def noted(steps: Steps, run: Run, asked: Sequence[Interval] | None, note: Callab
 def _committed(steps: Steps, run: Run, asked: Sequence[Interval] | None) -> int:
     """Return the number of the run's committed batches: with intervals, committed by any run; without, by this run."""
     if asked is None:
-        return len(steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}"))
+        return len(committed_by(steps, run))
     return sum(own is not None and own.status is BatchStatus.COMMITTED for own in _batches(steps, run, asked))
 
 

@@ -210,7 +210,9 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             done = [batch.txid for batch in watch(runner.catch_up(run, asked), many, told, found=runner.found)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
-        if not done:
+        if not done and not (
+            done := [*catching_up.committed_by(steps, run)]
+        ):  # a run that only adopted has none of its own
             self.skip("nothing new", waiting)
         return {"topology": topology.name, "txids": sorted(done)}
 
