@@ -28,8 +28,8 @@ from txbatch.core.protocol import event_time as decided
 from txbatch.core.protocol.window_closing import decide_closing
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.watermark import MERGE, Watermark
+from txbatch.ledger import transactions
 from txbatch.memory import event_time
-from txbatch.memory import rows as in_memory
 
 pytestmark = pytest.mark.rule("R18", "R25")
 EACH = some_of(16, 400, "LATE_BY_INTERVAL")
@@ -145,7 +145,7 @@ WRONG: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
         "a closed window changes",
     ),
     "refuses no interval": (
-        in_memory,
+        transactions,
         "check_interval_not_left",
         lambda *_: None,
         "a window is begun anew that has left",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run
+from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan
-from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
+from txbatch.core.protocol.decisions import TakenIntervals
+from txbatch.core.protocol.ledger import Head, Offsets, PositionVersion, RunPlan
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 
 
@@ -59,8 +61,14 @@ class Rows(Protocol):
     def next_numbers(self, topology: Topology) -> Bases:
         """Return the number of the next record of each numbered stream (R29)."""
 
-    def plan_check(self, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
-        """Return a function that refuses an interval not open to planning, and a restate that may not be counted."""
+    def taken_intervals(self, topology: str, asked: Sequence[Interval]) -> TakenIntervals:
+        """Return the intervals of batches that overlap the span of the given intervals."""
+
+    def windows_left(self, topology: str) -> Mapping[str, Left]:
+        """Return, by state, which windows have left (R30)."""
+
+    def version(self, topology: str, position: int) -> PositionVersion:
+        """Return the current version of a position. Raise UnknownName if the position is missing."""
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids, found by their runs from now on, which wait no longer."""

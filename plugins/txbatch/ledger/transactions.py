@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
 from txbatch.core.definition.digest import definition_digest
 from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.protocol import decisions, fence
 from txbatch.core.protocol.commit import CommitPlan, decide_commit
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan
 from txbatch.core.protocol.record_numbers import pin_record_numbers
+from txbatch.core.protocol.restate import check_version
 from txbatch.core.protocol.skip import given_up
+from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.rows import Rows
 
@@ -49,8 +52,15 @@ class Transactions(ABC):
                 rows.store_definition(topology, stored.job)  # another may have been registered meanwhile
             if topology is not None:
                 plans = _pinned(rows, topology, plans)
-            may = list(decisions.before_refused(plans, rows.plan_check(head.topology, runs)))
+            may = list(decisions.before_refused(plans, _plan_check(rows, head.topology, runs)))
             return list(rows.insert_batches(head, may))
+
+    def check_interval(self, topology: str, interval: Interval) -> None:
+        """Raise IntervalNotOver if the interval is not over by the ledger's clock, IntervalTaken if a batch has a part of
+        the interval.
+        """
+        with self.store() as rows:
+            rows.taken_intervals(topology, [interval]).take(interval)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).
@@ -161,6 +171,23 @@ def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequenc
         return plans
     bases = rows.next_numbers(topology)
     return [(run, plan if run.restate else pin_record_numbers(plan, topology.numbered, bases)) for run, plan in plans]
+
+
+def _plan_check(rows: Rows, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
+    """Return a function that refuses an interval that may not be planned, and a restate that may not be counted."""
+    intervals = [run.interval for run in runs if run.interval]
+    taken = rows.taken_intervals(topology, intervals) if intervals else None
+    left = rows.windows_left(topology) if intervals else {}
+
+    def check(run: Run, metadata: Metadata) -> None:
+        if run.interval and taken:
+            taken.take(run.interval)
+            if left:
+                check_interval_not_left(topology, run.interval, BatchPlan.from_json(metadata), left)
+        if run.restate is not None:
+            check_version(rows.version(topology, run.restate.position), run.restate)
+
+    return check
 
 
 def _recorded(rows: Rows, assignment: Assignment, manifest: Manifest) -> Batch:

@@ -28,7 +28,6 @@ from txbatch.core.batch.transaction import (
     Assignment,
     Batch,
     BatchStatus,
-    Interval,
     Run,
 )
 from txbatch.core.definition.changes import redefinitions
@@ -120,11 +119,6 @@ class MemoryLedger(Transactions):
         """
         with self.transaction() as tables:
             return redefinitions(topology, tables.known(topology))
-
-    def check_interval(self, topology: str, interval: Interval) -> None:
-        """Raise IntervalNotOver if the interval is not over, IntervalTaken if other batches have parts of the interval."""
-        with self.transaction() as tables:
-            self._rows(tables).taken(topology, [interval]).take(interval)
 
     def head(self, topology: str, run: Run) -> Head:
         """Return the head for a run."""

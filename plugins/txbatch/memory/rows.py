@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,7 +11,6 @@ from typing import Any
 from uuid import uuid4
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import (
     STORED_BYTES_MAX,
     Assignment,
@@ -26,11 +25,10 @@ from txbatch.core.batch.transaction import (
 from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
-from txbatch.core.protocol.ledger import Head, RunPlan
+from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
 from txbatch.core.protocol.record_numbers import Bases
-from txbatch.core.protocol.restate import check_version
 from txbatch.core.text import one_line
-from txbatch.core.topology.kept_windows import check_interval_not_left
+from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.rows import Order, Registered
 from txbatch.memory import event_time
@@ -92,26 +90,18 @@ class MemoryRows:
         """Return the number of the next record of each numbered stream."""
         return self.tables.next_numbers(topology.name, topology.numbered)
 
-    def plan_check(self, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
-        """Return a function that refuses plans, after the plans before are taken."""
-        intervals = [run.interval for run in runs if run.interval]
-        taken = self.taken(topology, intervals) if intervals else None
-        left = self.tables.windows_left(topology)
-
-        def check(run: Run, metadata: Metadata) -> None:
-            if run.interval and taken:
-                taken.take(run.interval)
-                if left:
-                    check_interval_not_left(topology, run.interval, BatchPlan.from_json(metadata), left)
-            if run.restate is not None:
-                check_version(self.tables.version(topology, run.restate.position), run.restate)
-
-        return check
-
-    def taken(self, topology: str, asked: Sequence[Interval]) -> decisions.TakenIntervals:
+    def taken_intervals(self, topology: str, asked: Sequence[Interval]) -> decisions.TakenIntervals:
         """Return the intervals of batches that overlap the span of the given intervals."""
         span = Interval(min(each.start for each in asked), max(each.end for each in asked))
         return decisions.TakenIntervals(topology, self.now, [*self.tables.overlapping(topology, span).values()])
+
+    def windows_left(self, topology: str) -> dict[str, Left]:
+        """Return, by state, which windows have left."""
+        return self.tables.windows_left(topology)
+
+    def version(self, topology: str, position: int) -> PositionVersion:
+        """Return the current version of a position. Raise UnknownName if missing."""
+        return self.tables.version(topology, position)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> list[Batch]:
         """Store plans as the next txids."""
@@ -180,7 +170,7 @@ class MemoryRows:
             return CommitFacts(batch, *order)
         asked = asks_definition(topology, batch, tables.topologies[name].digest)
         definition = tables.known(topology) if asked else None
-        version = tables.version(name, batch.position) if batch.kind is BatchKind.RESTATE else None
+        version = self.version(name, batch.position) if batch.kind is BatchKind.RESTATE else None
         return CommitFacts(batch, *order, definition, version, tables.next_numbers(name, topology.numbered))
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:

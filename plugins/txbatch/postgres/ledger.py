@@ -8,17 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import cast
 
 from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import (
-    Assignment,
-    Batch,
-    Interval,
-    Run,
-)
+from txbatch.core.batch.transaction import Assignment, Batch, Interval, Run
 from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition
@@ -31,7 +26,6 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections import definition_changes as changes
 from txbatch.postgres.database.engine import check_server, transaction
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.plans import check_interval
 from txbatch.postgres.rows import PostgresRows
 from txbatch.postgres.schema import state_tables
 from txbatch.postgres.tables import batches, definitions, event_time
@@ -119,13 +113,6 @@ class PostgresLedger(Transactions):
             self.warehouses.clear(connection, name)
             return changes.change(connection, topology, job, why, by)
 
-    def check_interval(self, topology: str, interval: Interval) -> None:
-        """Raise IntervalNotOver if the interval is not over by the database's clock, IntervalTaken if a batch has a part of
-        it.
-        """
-        with transaction(self.engine) as connection:
-            check_interval(connection, topology, interval)
-
     def head(self, topology: str, run: Run) -> Head:
         """Return the topology's head for a run, in one snapshot and without a lock."""
         return self.heads(topology, [run])[0]
@@ -148,25 +135,28 @@ class PostgresLedger(Transactions):
     def note_wait(self, batch: Batch, run: Run) -> None:
         """Show to others that a run without a batch waits for the end of the given batch."""
         with transaction(self.engine) as connection:
-            ids = {"topology": batch.topology, "txid": batch.txid, "run": run.name}
-            connection.execute(query("note_wait"), ids)
+            connection.execute(query("note_wait"), {**batches.batch_ids(batch), "run": run.name})
 
     def renew_lease(self, assignment: Assignment) -> bool:
         """Renew the lease of the attempt's run. Return False if the attempt is no longer the newest attempt of an open batch."""
         with transaction(self.engine) as connection:
-            parameters = {**_ids(assignment), "token": assignment.token, "lease_seconds": self.lease_seconds}
+            parameters = {
+                **batches.attempt_ids(assignment),
+                "token": assignment.token,
+                "lease_seconds": self.lease_seconds,
+            }
             return connection.execute(query("renew_lease"), parameters).first() is not None
 
     def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
         """Renew the lease of a waiting run. Return False if the run no longer looks after the open batch (R6)."""
         with transaction(self.engine) as connection:
-            ids = {"topology": batch.topology, "txid": batch.txid}
-            return connection.execute(query("renew_waiting_lease"), {**ids, **self._lease(run)}).first() is not None
+            lease = {**batches.batch_ids(batch), "run": run.name, "lease_seconds": self.lease_seconds}
+            return connection.execute(query("renew_waiting_lease"), lease).first() is not None
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record the error of a failed attempt."""
         with transaction(self.engine) as connection:
-            connection.execute(query("fail_attempt"), {**_ids(assignment), "error": one_line(error)})
+            connection.execute(query("fail_attempt"), {**batches.attempt_ids(assignment), "error": one_line(error)})
 
     def batch(self, topology: str, txid: int) -> Batch:
         """Return one batch. Raise UnknownName if the ledger has no such batch."""
@@ -215,14 +205,6 @@ class PostgresLedger(Transactions):
             return cast(
                 "int | None", batches.one(connection, "neighbours", topology=topology, txid=txid)["open_before"]
             )
-
-    def _lease(self, run: Run) -> dict[str, Any]:
-        return {"run": run.name, "lease_seconds": self.lease_seconds}
-
-
-def _ids(assignment: Assignment) -> dict[str, Any]:
-    attempt = assignment.attempt
-    return {"topology": assignment.topology, "txid": attempt.txid, "attempt_id": attempt.attempt_id}
 
 
 def _run_of(batch: Batch, found: RowMapping) -> Run:

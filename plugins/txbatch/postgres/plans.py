@@ -5,21 +5,17 @@ The caller holds the lock of the topology, and commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import STORED_BYTES_MAX, Interval, Metadata, Run, canonical_json
+from txbatch.core.batch.transaction import STORED_BYTES_MAX, Interval, canonical_json
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Head, RunPlan
-from txbatch.core.protocol.restate import check_version
 from txbatch.core.text import one_line
-from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import state_tables
-from txbatch.postgres.tables import batches
 
 # So many bytes of plans go by one statement: a plan by time names every file.
 STATEMENT_BYTES = 16_000_000
@@ -40,29 +36,7 @@ def insert(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_s
     return last
 
 
-def check_interval(connection: Connection, topology: str, interval: Interval) -> None:
-    """Raise IntervalNotOver if the interval is not over by the database's clock, IntervalTaken if a batch has a part of it."""
-    _taken(connection, topology, [interval]).take(interval)
-
-
-def plan_check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
-    """Return a function that refuses an interval that may not be planned, and a restate that may not be counted."""
-    intervals = [run.interval for run in runs if run.interval]
-    taken = _taken(connection, topology, intervals) if intervals else None
-    left = batches.windows_left(connection, topology) if intervals else {}
-
-    def check(run: Run, metadata: Metadata) -> None:
-        if run.interval and taken:
-            taken.take(run.interval)
-            if left:
-                check_interval_not_left(topology, run.interval, BatchPlan.from_json(metadata), left)
-        if run.restate is not None:
-            check_version(batches.version(connection, topology, run.restate.position), run.restate)
-
-    return check
-
-
-def _taken(connection: Connection, topology: str, asked: Sequence[Interval]) -> decisions.TakenIntervals:
+def taken_intervals(connection: Connection, topology: str, asked: Sequence[Interval]) -> decisions.TakenIntervals:
     """Return the intervals of batches that overlap the span of the given intervals."""
     between = {"interval_start": min(each.start for each in asked), "interval_end": max(each.end for each in asked)}
     found = connection.execute(query("overlapping_intervals"), {"topology": topology, **between})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,15 +17,18 @@ from txbatch.core.batch.transaction import (
     Batch,
     BatchKind,
     BatchStatus,
+    Interval,
     Metadata,
     Run,
     TransactionAttempt,
     canonical_json,
 )
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
-from txbatch.core.protocol.ledger import Head, RunPlan
+from txbatch.core.protocol.decisions import TakenIntervals
+from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.text import one_line
+from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.rows import Order, Registered
 from txbatch.postgres import plans as stored_plans
@@ -84,9 +87,17 @@ class PostgresRows:
         """Return the number of the next record of each numbered stream."""
         return record_numbers.bases(self.connection, topology.name, topology.numbered)
 
-    def plan_check(self, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
-        """Return a function that refuses plans, after the plans before are taken."""
-        return stored_plans.plan_check(self.connection, topology, runs)
+    def taken_intervals(self, topology: str, asked: Sequence[Interval]) -> TakenIntervals:
+        """Return the intervals of batches that overlap the span of the given intervals."""
+        return stored_plans.taken_intervals(self.connection, topology, asked)
+
+    def windows_left(self, topology: str) -> Mapping[str, Left]:
+        """Return, by state, which windows have left."""
+        return batches.windows_left(self.connection, topology)
+
+    def version(self, topology: str, position: int) -> PositionVersion:
+        """Return the current version of a position. Raise UnknownName if missing."""
+        return batches.version(self.connection, topology, position)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids."""
@@ -96,7 +107,7 @@ class PostgresRows:
 
     def take_lease(self, batch: Batch, run: Run) -> None:
         """Let a run look after a batch."""
-        self._run("take_lease", {**_ids(batch), **self._lease(run)})
+        self._run("take_lease", {**batches.batch_ids(batch), **self._lease(run)})
 
     def forget_wait(self, topology: str, run: Run) -> None:
         """Note that a run waits no longer."""
@@ -104,23 +115,23 @@ class PostgresRows:
 
     def supersede_attempts(self, batch: Batch) -> None:
         """Mark the attempts of a batch as over."""
-        self._run("supersede_attempts", _ids(batch))
+        self._run("supersede_attempts", batches.batch_ids(batch))
 
     def raise_fence(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt, looked after by the run."""
-        raised = batches.one(self.connection, "raise_fence", **_ids(batch), **self._lease(run))
+        raised = batches.one(self.connection, "raise_fence", **batches.batch_ids(batch), **self._lease(run))
         attempt = TransactionAttempt(batch.txid, raised["fence"])
         of = batch.position, batch.planned_at
         assignment = Assignment(batch.topology, attempt, raised["token"], batch.metadata, code, *of)
         row = {"token": assignment.token, "run": run.name, "code": code}
-        self._run("insert_attempt", {**_attempt(assignment), **row})
+        self._run("insert_attempt", {**batches.attempt_ids(assignment), **row})
         return assignment
 
     def earlier_manifests(self, assignment: Assignment) -> list[Manifest]:
         """Return the manifests of the earlier attempts of a batch."""
         if assignment.attempt.attempt_id == 1:
             return []
-        found = self.connection.execute(query("earlier_manifests"), _attempt(assignment)).scalars()
+        found = self.connection.execute(query("earlier_manifests"), batches.attempt_ids(assignment)).scalars()
         return [Manifest.from_json(each) for each in found]
 
     def source(self, topology: str) -> Mapping[str, Metadata]:
@@ -130,10 +141,12 @@ class PostgresRows:
 
     def take_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Store an attempt's manifest, and return the emitted batch."""
-        row = {**_attempt(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
+        row = {**batches.attempt_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
         self._run("attempt_emitted", row)
         lease = {"lease_seconds": self.lease_seconds}
-        return batches.batch_from(batches.one(self.connection, "batch_emitted", **_attempt(assignment), **lease))
+        return batches.batch_from(
+            batches.one(self.connection, "batch_emitted", **batches.attempt_ids(assignment), **lease)
+        )
 
     def begin_commit(self, batch: Batch) -> None:
         """Lock the definition, shared with other commits: the first lock of a commit."""
@@ -142,14 +155,14 @@ class PostgresRows:
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts of a locked batch; of a batch that is not emitted, only its place among the others."""
         newest = batches.newest_attempt(self.connection, batch)
-        found = batches.one(self.connection, "neighbours", **_ids(batch))
+        found = batches.one(self.connection, "neighbours", **batches.batch_ids(batch))
         order = *newest, found["open_before"], found["last_committed"], batches.offsets_of(self.connection, batch)
         if batch.status is not BatchStatus.EMITTED:
             return CommitFacts(batch, *order)
         asked = asks_definition(topology, batch, found["digest"])
         definition = definitions.known(self.connection, topology) if asked else None
         if batch.kind is BatchKind.RESTATE:
-            version = batches.version(self.connection, batch.topology, batch.position)
+            version = self.version(batch.topology, batch.position)
             return CommitFacts(batch, *order, definition, version)
         numbered = batch.plan.base.keys() & topology.numbered
         bases = record_numbers.bases(self.connection, batch.topology, numbered) if numbered else {}
@@ -166,7 +179,7 @@ class PostgresRows:
 
     def replace(self, batch: Batch, replaced: int) -> None:
         """Let a restate count in place of the version `replaced`."""
-        self._run("replace", {**_ids(batch), "replaced": replaced})
+        self._run("replace", {**batches.batch_ids(batch), "replaced": replaced})
 
     def apply(self, plan: CommitPlan) -> dict[str, int]:
         """Apply the loaded partials; return the number of keys by state."""
@@ -179,7 +192,7 @@ class PostgresRows:
         every = canonical_json({each.name: each.staged.rows for each in plan.states} | dict(keys))
         kept = canonical_json(plan.kept) if plan.kept else None
         told = {"records": plan.manifest.records, "keys": every, "kept": kept}
-        self._run("batch_committed", {**_ids(plan.batch), "attempt_id": plan.batch.fence, **told})
+        self._run("batch_committed", {**batches.batch_ids(plan.batch), "attempt_id": plan.batch.fence, **told})
 
     def move_event_time(self, plan: CommitPlan) -> None:
         """Write the watermarks after the commit, and the windows closed by the batch."""
@@ -204,17 +217,17 @@ class PostgresRows:
 
     def free(self, batch: Batch, reason: str) -> None:
         """Abort a batch: the records are free, and the partitions behind."""
-        self._run("abort", {**_ids(batch), "reason": one_line(reason)})
+        self._run("abort", {**batches.batch_ids(batch), "reason": one_line(reason)})
         offsets.note_missed(self.connection, batch)
 
     def also_covering(self, batch: Batch) -> Sequence[int]:
         """Return the other txids, not aborted, with intervals that overlap the batch's interval."""
-        return self.connection.execute(query("also_covering"), _ids(batch)).scalars().all()
+        return self.connection.execute(query("also_covering"), batches.batch_ids(batch)).scalars().all()
 
     def give_up(self, left: Batch, why: str, *, found_by_run: bool) -> Batch:
         """Store the next txid, which counts the records of `left` as read."""
         txid, reason = batches.last_txid(self.connection, left.topology) + 1, one_line(why)
-        skipped = {**_ids(left), "skip_txid": txid, "reason": reason}
+        skipped = {**batches.batch_ids(left), "skip_txid": txid, "reason": reason}
         metadata = canonical_json(left.metadata, STORED_BYTES_MAX)
         self._run("insert_skip", {**skipped, "prev_txid": left.prev_txid, "metadata": metadata})
         if found_by_run:
@@ -228,15 +241,6 @@ class PostgresRows:
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}
-
-
-def _ids(batch: Batch) -> dict[str, Any]:
-    return {"topology": batch.topology, "txid": batch.txid}
-
-
-def _attempt(assignment: Assignment) -> dict[str, Any]:
-    attempt = assignment.attempt
-    return {"topology": assignment.topology, "txid": attempt.txid, "attempt_id": attempt.attempt_id}
 
 
 def _writer(connection: Connection, plan: CommitPlan, state: StatePlan, number: int) -> StateWriter:

@@ -102,7 +102,7 @@ class Warehouses:
 
         Raise TerminalError if rows there cannot be taken back. While a lower txid is open, no rows can be there.
         """
-        ids = {"topology": batch.topology, "txid": batch.txid}
+        ids = batches.batch_ids(batch)
         if not batch.fence or batches.one(ledger, "neighbours", **ids)["open_before"] is not None:
             return
         with self._lock_states(ledger, batch.topology) as states:

@@ -24,6 +24,16 @@ def one(connection: Connection, name: str, **parameters: Any) -> RowMapping:
     return connection.execute(query(name), parameters).mappings().one()
 
 
+def batch_ids(of: Batch) -> dict[str, Any]:
+    """Return the parameters that name a batch in a statement."""
+    return {"topology": of.topology, "txid": of.txid}
+
+
+def attempt_ids(of: Assignment) -> dict[str, Any]:
+    """Return the parameters that name an attempt in a statement."""
+    return {"topology": of.topology, "txid": of.attempt.txid, "attempt_id": of.attempt.attempt_id}
+
+
 def batch_from(row: RowMapping) -> Batch:
     """Return a batch by its row."""
     return Batch(
