@@ -23,7 +23,7 @@ import click
 from txbatch.core.errors import JobEndedProgram, TxbatchError, Unexpected, error_of
 from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
-from txbatch.core.text import escape_json, list_txids, one_line, safe_lines, text_of
+from txbatch.core.text import escape_json, list_first, list_txids, one_line, safe_lines, text_of
 from txbatch.core.windows.window import lasting
 from txbatch.error_pages import Advice, advise
 from txbatch.tables import lines_of, plain
@@ -191,8 +191,7 @@ def show_status(rows: list[dict[str, Any]]) -> None:
 def _vanished(of: Mapping[str, Any]) -> str:
     """Return which partitions of a stream are listed no more."""
     names = of["partitions"]
-    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-    which = f"partition {names[0]} is" if len(names) == 1 else f"partitions {', '.join(names[:5])}{more} are"
+    which = f"partition {names[0]} is" if len(names) == 1 else f"partitions {list_first(names)} are"
     return (
         f"of stream {of['stream']}, {which} listed no more since {plain(of['since'])}: nothing new of that is counted"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 # Of an error, a name, a reason. If you need all of a text, look at the source of the text.
@@ -49,6 +49,16 @@ def how_many(count: int, one: str, many: str | None = None) -> str:
     ('1 key', '1,000 keys', '2 batches')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def list_first(names: Sequence[str], shown: int = 5) -> str:
+    """Return the first names, and how many more there are.
+
+    >>> list_first(["a", "b", "c", "d"], 3), list_first(["a", "b"])
+    ('a, b, c and 1 more', 'a, b')
+    """
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return f"{', '.join(names[:shown])}{more}"
 
 
 def list_txids(txids: Iterable[int]) -> str:

@@ -14,8 +14,7 @@ from dataclasses import replace
 from txbatch.core.batch.plan import Ranges
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.errors import CannotSkip, UnknownName
-
-_SHOWN = 5
+from txbatch.core.text import list_first
 
 
 def given_up(batch: Batch, partition: str | None) -> Batch:
@@ -36,9 +35,8 @@ def given_up(batch: Batch, partition: str | None) -> Batch:
     named = [(stream, name) for stream, ranges in plans.items() for name in ranges.partitions]
     found = [each for each in named if partition in (each[1], f"{each[0]}:{each[1]}")]
     if not found:
-        more = f" and {len(named) - _SHOWN:,} more" if len(named) > _SHOWN else ""
         raise UnknownName(
-            f"{of} reads no partition {partition!r}; it reads {', '.join(repr(name) for _, name in named[:_SHOWN])}{more}"
+            f"{of} reads no partition {partition!r}; it reads {list_first([repr(name) for _, name in named])}"
         )
     if len(found) > 1:
         ways = ", ".join(repr(f"{stream}:{name}") for stream, name in found)

@@ -8,6 +8,7 @@ from typing import Any
 from txbatch.core.batch.transaction import Metadata, canonical_json
 from txbatch.core.errors import InvalidOption, InvalidPlan, SourceCutBack, SourceMissing
 from txbatch.core.stored_json import is_range
+from txbatch.core.text import list_first
 
 # With the names of the topology and the stream, a partition's name must fit a row of an index.
 PARTITION_BYTES_MAX = 2500
@@ -53,9 +54,8 @@ def missing_of(of: str, vanish: str, known: Iterable[str], listed: Iterable[str]
         raise InvalidOption(f"{of}: vanish={vanish!r} is none of 'tell', 'refuse' and 'normal'")
     missing = [] if vanish == "normal" else sorted({*known}.difference(listed))
     if missing and vanish == "refuse":
-        more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
         raise SourceMissing(
-            f"{of}: partitions that were read before are listed no more: {', '.join(missing[:5])}{more}; give them back, or the "
+            f"{of}: partitions that were read before are listed no more: {list_first(missing)}; give them back, or the "
             "right to see them; or say vanish='tell' of the spout, which goes on without them"
         )
     return missing[:MISSING_MAX]
