@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ Place = str | Interval | None
 RECORDS, PLANS_MAX = 5, 100
 
 
-class SpoutContract:
+class SpoutContract(ABC):
     """Subclass with a name that begins with `Test`, and say how your source is made and changed: pytest runs the tests.
 
     `names` are partitions of the source, odd names among them; `intervals` are intervals of a source by time, one after the
@@ -37,13 +38,13 @@ class SpoutContract:
     intervals: Sequence[Interval] = ()
     secret: str | None = None
 
+    @abstractmethod
     def make(self, folder: Path) -> Spout:
         """Return a new spout that reads the source of a test."""
-        raise NotImplementedError
 
+    @abstractmethod
     def append(self, folder: Path, place: Any, number: int) -> None:
         """Add so many records to a partition or an interval of the source: no record is like another of the source."""
-        raise NotImplementedError
 
     def take_away(self, folder: Path) -> None:
         """Begin an outage: the source, or a part of the source, cannot be read."""
