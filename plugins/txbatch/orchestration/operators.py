@@ -210,11 +210,10 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             done = [batch.txid for batch in watch(runner.catch_up(run, asked), many, told, found=runner.found)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
-        if not done and not (
-            done := [*catching_up.committed_by(steps, run)]
-        ):  # a run that only adopted has none of its own
+        txids = done or catching_up.committed_by(steps, run)  # a run that only adopted has no batch of its own
+        if not txids:
             self.skip("nothing new", waiting)
-        return {"topology": topology.name, "txids": sorted(done)}
+        return {"topology": topology.name, "txids": sorted(txids)}
 
     def emit_together(self, steps: Steps, runs: Sequence[Run]) -> set[int]:
         """Plan the batches of several runs, and emit all by one job if possible. Return the txids emitted by the job."""
