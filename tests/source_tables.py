@@ -18,8 +18,10 @@ from txbatch.core.batch.transaction import Metadata
 from txbatch.settings import source_url
 from txbatch.spouts.tables import prepare, stretches
 from txbatch.spouts.tables.connection import run_all
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.copy_csv import Copy, Stretch
 from txbatch.spouts.tables.description import describe
+from txbatch.spouts.tables.stretches import Part
+from txbatch.spouts.tables.windows import any_of, conditions
 
 FIELDS = "id bigint, shop string, amount decimal(12,2)"
 TABLE = "CREATE SCHEMA shop; CREATE TABLE shop.sale (id bigint PRIMARY KEY, shop text, amount numeric(12,2))"
@@ -76,14 +78,19 @@ class Shop:
 
     def read(self, ranges: Mapping[str, Metadata] | None, cores: int = 1, **options: Any) -> list[dict[str, Any]]:
         """Read what was planned, without Spark; as many rows as were planned."""
-        spout = self.spout(**options)
-        with spout.session() as asked:
-            table = spout._checked(asked, ranges or {})
-            cut = stretches.cut(asked, table, spout._fields, spout.timezone, ranges or {}, cores)
+        spout, cut = self.spout(**options), self.cut(ranges, cores, **options)
         copy = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"])
         rows = [row for each in cut for batch in copy.read(each) for row in batch.to_pylist()]
         assert len(rows) == sum(of["records"] for of in (ranges or {}).values())
         return rows
+
+    def cut(self, ranges: Mapping[str, Metadata] | None, cores: int = 1, **options: Any) -> list[Stretch]:
+        """Cut what was planned into what tasks read."""
+        spout, planned = self.spout(**options), ranges or {}
+        parts = [Part(name, any_of(conditions(of)), of["records"]) for name, of in planned.items()]
+        with spout.session() as asked:
+            table = spout._checked(asked, planned.values())
+            return stretches.cut(asked, table, spout._fields, spout.timezone, parts, cores)
 
     def take(self, **options: Any) -> list[int] | None:
         """Plan the next batch and read it: the ids, in order."""
