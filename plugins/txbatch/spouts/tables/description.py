@@ -145,7 +145,10 @@ def describe(session: Session, table: str) -> Table:
             f"row security hides rows of it from the role {role!r}: GRANT it BYPASSRLS, or read it with another"
         )
     described = session.rows(_COLUMNS, oid)
-    columns = {name: _column(name, type_, shown, modifier) for name, type_, shown, _, modifier, *_ in described}
+    columns = {
+        name: _column(name, type_, shown, modifier, nullable=not not_null)
+        for name, type_, shown, not_null, modifier, *_ in described
+    }
     lacks, before = frozenset[str](), None
     if not faults:
         lacks, before = _prepared(session, oid, {name: (type_, *rest) for name, type_, *rest in described})
@@ -184,11 +187,11 @@ def check(session: Session, table: Table, fields: Sequence[Field], timezone: str
         raise SourceUnfit(f"{session.of}: {told}{way}")
 
 
-def _column(name: str, type_: str, shown: str, modifier: int) -> Column:
+def _column(name: str, type_: str, shown: str, modifier: int, *, nullable: bool) -> Column:
     if type_ == "numeric" and modifier >= 0:
         scale = (modifier - 4) & 0x7FF
-        return Column(name, type_, shown, (modifier - 4) >> 16 & 0xFFFF, (scale ^ 1024) - 1024)
-    return Column(name, type_, shown)
+        return Column(name, type_, shown, (modifier - 4) >> 16 & 0xFFFF, (scale ^ 1024) - 1024, nullable)
+    return Column(name, type_, shown, nullable=nullable)
 
 
 def _faults_of_kind(kind: str, persistence: str, inherited: bool, subscribed: bool) -> list[str]:

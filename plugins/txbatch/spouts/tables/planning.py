@@ -34,18 +34,32 @@ class Wanted:
     accept: frozenset[str]
 
 
-class Planner:
+class Look:
+    """One look at a server: the table, and how far the server is."""
+
+    def __init__(self, session: Session, table: str, fields: Sequence[Field], timezone: str | None) -> None:
+        """Look. Raise SourceUnfit if the table cannot be read, UnsafeSource if the role may write in a ledger."""
+        description.check_role(session)
+        self.session = session
+        self.table: Table = description.describe(session, table)
+        description.check(session, self.table, fields, timezone)
+        description.leaves(session, self.table)
+        self.server: Server = server.look(session)
+        self._name = sql_name(table)
+
+    def _counted(self, records: int) -> dict[str, Any]:
+        return {"records": records, "history": self.server.history(self.table.oid)}
+
+    def _count(self, found: Sequence[str]) -> int:
+        return int(self.session.row(counted(self._name, found))[0])
+
+
+class Planner(Look):
     """Plans ranges by one look at the server: the table and its newest end."""
 
     def __init__(self, session: Session, wanted: Wanted) -> None:
-        """Look. Raise SourceUnfit if the table cannot be read, UnsafeSource if the role may write in a ledger."""
-        description.check_role(session)
-        self.session, self.wanted = session, wanted
-        self.table: Table = description.describe(session, wanted.table)
-        description.check(session, self.table, wanted.fields, wanted.timezone)
-        description.leaves(session, self.table)
-        self.server: Server = server.look(session)
-        self._name = sql_name(wanted.table)
+        super().__init__(session, wanted.table, wanted.fields, wanted.timezone)
+        self.wanted = wanted
         self._checked: set[str] = set()
 
     @property
@@ -113,9 +127,6 @@ class Planner:
     def _expressions(self) -> list[str]:
         return [selected(field, self.table.columns[field.name], self.wanted.timezone) for field in self.wanted.fields]
 
-    def _counted(self, records: int) -> dict[str, Any]:
-        return {"records": records, "history": self.server.history(self.table.oid)}
-
     def _cut(self, a: Snapshot, b: Snapshot, but: int | None) -> tuple[Snapshot, int, str]:
         """Return the end of the rows that come next, how many rows come, and the newest transaction among them.
 
@@ -134,9 +145,6 @@ class Planner:
         rows = " UNION ALL ".join(f"SELECT xact FROM {self._name} WHERE {each}" for each in window(a, b, but))
         found = self.session.rows(f"SELECT u.xact::text FROM ({rows}) u ORDER BY u.xact {order} {part}") if rows else []
         return found[0][0] if found else None
-
-    def _count(self, found: Sequence[str]) -> int:
-        return int(self.session.row(counted(self._name, found))[0])
 
     def _check_witness(self, then: Sequence[Any]) -> None:
         now = self.witness(then[0])

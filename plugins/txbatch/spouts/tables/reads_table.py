@@ -32,6 +32,7 @@ class ReadsTable:
 
     remote = True
     fields: str
+    variables: tuple[str, ...]
 
     def __init__(
         self, table: str, fields: Fields, source: str, timezone: str | None, accept: str | Sequence[str]
