@@ -59,20 +59,24 @@ class Sales:
 
     def read(self, plan: Metadata, cores: int = 1) -> list[dict[str, Any]]:
         """Read what was planned, without Spark, by id; as many rows as were planned."""
-        spout = self.spout()
-        with spout.session() as asked:
-            table = spout._checked(asked, parts_of(plan))
-            at = TimeColumn.of(asked, table, spout.time, spout.timezone)
-            parts = [Part("", rows_of(at, each), each["records"]) for each in parts_of(plan)]
-            cut = stretches.cut(asked, table, spout._fields, spout.timezone, parts, cores)
-        copy = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"])
-        rows = [row for each in cut for batch in copy.read(each) for row in batch.to_pylist()]
+        rows = read(self.spout(), plan, cores)
         assert len(rows) == plan["records"]
         return sorted(rows, key=lambda row: int(row["id"]))
 
     def ids(self, plan: Metadata) -> list[int]:
         """The ids of what was planned."""
         return [row["id"] for row in self.read(plan)]
+
+
+def read(spout: PostgresIntervalSpout, plan: Metadata, cores: int = 1) -> list[dict[str, Any]]:
+    """The rows of a plan, read without Spark."""
+    with spout.session() as asked:
+        table = spout._checked(asked, parts_of(plan))
+        at = TimeColumn.of(asked, table, spout.time, spout.timezone)
+        parts = [Part("", rows_of(at, each), each["records"]) for each in parts_of(plan)]
+        cut = stretches.cut(asked, table, spout._fields, spout.timezone, parts, cores)
+    copy = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"])
+    return [row for each in cut for batch in copy.read(each) for row in batch.to_pylist()]
 
 
 @contextmanager

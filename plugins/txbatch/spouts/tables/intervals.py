@@ -98,7 +98,7 @@ def parts_of(plan: Metadata) -> Sequence[Metadata]:
 
 
 def fused(plans: Sequence[Metadata]) -> Metadata:
-    """Return one plan of several. Intervals that follow each other, as of one snapshot, are one part: one scan."""
+    """Return one plan of several. Neighbouring intervals with the same snapshot are read by one scan."""
     parts = list[dict[str, Any]]()
     for plan in sorted(plans, key=lambda each: datetime.fromisoformat(each["interval"][0])):
         last = parts[-1] if parts else None
@@ -139,7 +139,7 @@ class Timed:
 
 
 class IntervalPlanner(Look):
-    """Plans intervals by one look at the server, so that all are as of one snapshot."""
+    """Plans intervals by one look at the server: all intervals have the same snapshot."""
 
     def __init__(self, session: Session, wanted: Timed) -> None:
         """Look. Raise BadRecord if a row of the table has a time that is not plausible: no interval may ever have the row."""
