@@ -11,7 +11,9 @@ from txbatch.core.errors import InvalidOption, NoInterval
 from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
 from txbatch.core.sources.spout import BatchCoordinator, Emitter, Spout
 from txbatch.spouts.tables import intervals
+from txbatch.spouts.tables.connection import Session
 from txbatch.spouts.tables.intervals import IntervalPlanner, TimeColumn, Timed, parts_of, rows_of
+from txbatch.spouts.tables.planning import Look
 from txbatch.spouts.tables.reads_table import ROW_BYTES, ReadsTable
 from txbatch.spouts.tables.stretches import Part
 
@@ -96,6 +98,10 @@ class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
         """What is planned."""
         of = type(self).__name__, self.table, self._fields
         return Timed(*of, self.time, self.timezone, self.plausible, self.accept)
+
+    def _look(self, session: Session) -> Look:
+        """Look as planning does: also whether each row has a time that is plausible."""
+        return IntervalPlanner(session, self.wanted)
 
     @property
     def _time_type(self) -> str:

@@ -160,6 +160,13 @@ class Spout(ABC):
         Called before an attempt starts Spark. The emitter refuses what is not seen here, and decides what may be left out.
         """
 
+    def reach(self) -> str | None:
+        """Describe what may be read of the source, by one look without Spark; None if the spout has nothing to say.
+
+        Raise the error of a source that does not answer or may not be read. Called by `txbatch doctor`.
+        """
+        return None
+
     @abstractmethod
     def coordinator(self) -> BatchCoordinator:
         """The planning side."""

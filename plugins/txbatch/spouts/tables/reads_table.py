@@ -15,6 +15,7 @@ from txbatch.core.sources.spout import PARTITION_COLUMN
 from txbatch.spouts.tables import description, server, stretches
 from txbatch.spouts.tables.connection import Session, reading
 from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.planning import Look
 from txbatch.spouts.tables.stretches import Part
 
 if TYPE_CHECKING:
@@ -50,6 +51,16 @@ class ReadsTable:
     def session(self) -> AbstractContextManager[Session]:
         """Return a context manager of a session on the source."""
         return reading(self.source, settings.source_url(self.source), self.table)
+
+    def reach(self) -> str | None:
+        """Describe who reads the table. Raise the errors of planning, before a run does."""
+        with self.session() as session:
+            self._look(session)
+            (role,) = session.row("SELECT current_user::text")
+        return f"{self.table} (source {self.source!r}) is read by the role {role!r}, which can write in no ledger"
+
+    def _look(self, session: Session) -> Look:
+        return Look(session, self.table, self._fields, self.timezone)
 
     @property
     def _fields(self) -> Sequence[Field]:
