@@ -41,6 +41,7 @@ from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
 from txbatch.spouts.interval import IntervalSpout
 from txbatch.spouts.partitioned_log import OpaquePartitionedLogSpout, PartitionedLogSpout
+from txbatch.spouts.postgres_changing import OpaquePostgresSpout
 from txbatch.spouts.postgres_interval import PostgresIntervalSpout
 from txbatch.spouts.postgres_table import PostgresSpout
 from txbatch.spouts.state_spout import StateSpout
@@ -82,6 +83,7 @@ __all__ = [
     "NonTransactionalState",
     "OpaquePartitionedLogSpout",
     "OpaquePartitionedSpout",
+    "OpaquePostgresSpout",
     "OpaqueState",
     "ParquetFiles",
     "PartitionUnreadable",

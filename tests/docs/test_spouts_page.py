@@ -31,6 +31,10 @@ RECORDS: dict[str, tuple[list[Any], Any]] = {
         [(1, "Soho", Decimal("1.50"), DAY), (2, "Soho", Decimal(2), DAY)],
         [{"shop": "Soho", "sales": 2, "amount": Decimal("3.50")}],
     ),
+    "order_status": (
+        [(1, "new", DAY), (1, "paid", DAY + timedelta(hours=1)), (2, "new", DAY)],
+        [{"id": 1, "status": "paid"}, {"id": 2, "status": "new"}],
+    ),
     "orders": ([(0, "a"), (1, "b")], [{"orders": 2}]),
 }
 # The Spark SQL of a job, in Python.
@@ -64,6 +68,7 @@ def test_each_job_and_each_spout_has_an_example() -> None:
         "OpaquePartitionedLogSpout",
         "PostgresSpout",
         "PostgresIntervalSpout",
+        "OpaquePostgresSpout",
         "SpoutContract",
     ):
         assert any(name in block for block in BLOCKS), name

@@ -39,6 +39,8 @@ class PostgresSpout(ReadsTable, PartitionedSpout):
     Transactional: a row that is updated or deleted after its batch was planned makes the batch's next attempt fail.
     """
 
+    _spout = "PostgresSpout"
+
     def __init__(
         self,
         table: str,
@@ -56,7 +58,7 @@ class PostgresSpout(ReadsTable, PartitionedSpout):
 
     @property
     def identity(self) -> Metadata:
-        told = {"spout": "PostgresSpout", "source": self.source, "table": self.table, "existing": self.existing}
+        told = {"spout": self._spout, "source": self.source, "table": self.table, "existing": self.existing}
         return told | ({"timezone": self.timezone} if self.timezone else {})
 
     def partitions(self) -> Sequence[str]:
@@ -100,7 +102,7 @@ class PostgresSpout(ReadsTable, PartitionedSpout):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return the rows of all ranges, by tasks with a connection each. Refuse a server with another history."""
         ranges: Mapping[str, Metadata] = metadata["partitions"]
-        parts = [Part(label, any_of(conditions(of)), of["records"]) for label, of in ranges.items()]
+        parts = [Part(label, any_of(conditions(of)), rows_of(of)) for label, of in ranges.items()]
         with self.session() as session:
             return self._rows(spark, session, self._checked(session, ranges.values()), parts, labels=True)
 
@@ -123,7 +125,7 @@ class PostgresSpout(ReadsTable, PartitionedSpout):
         with self.session() as session:
             self._checked(session, [metadata])
             records = session.row(counted(description.sql_name(self.table), conditions(metadata)))[0]
-        return {**metadata, "records": records}
+        return {**metadata, "about" if self.changing else "records": records}
 
     def check_plan(self, metadata: Metadata) -> None:
         """Refuse a server that has another history than the plan, or is behind."""
@@ -132,18 +134,23 @@ class PostgresSpout(ReadsTable, PartitionedSpout):
 
     def planned_bytes(self, metadata: Metadata) -> int:
         """Return an estimate, from the number of rows."""
-        return ROW_BYTES * sum(int(range_["records"]) for range_ in metadata["partitions"].values())
+        return ROW_BYTES * sum(rows_of(range_) for range_ in metadata["partitions"].values())
 
     @property
     def wanted(self) -> Wanted:
         """What is planned."""
-        return Wanted(self.table, self._fields, self.max_rows, self.timezone, self.existing, self.accept)
+        return Wanted(self.table, self._fields, self.max_rows, self.timezone, self.existing, self.accept, self.changing)
 
     def _check(self) -> None:
         if type(self.max_rows) is not int or self.max_rows < 1:
-            raise InvalidOption(f"PostgresSpout: max_rows={self.max_rows!r} is no number of rows; give 1 or more")
+            raise InvalidOption(f"{self._spout}: max_rows={self.max_rows!r} is no number of rows; give 1 or more")
         if not isinstance(self.existing, bool):
-            raise InvalidOption(f"PostgresSpout: existing={self.existing!r} is neither True nor False")
+            raise InvalidOption(f"{self._spout}: existing={self.existing!r} is neither True nor False")
+
+
+def rows_of(range_: Metadata) -> int:
+    """Return how many rows a range had when it was planned."""
+    return int(range_.get("records", range_.get("about", 0)))
 
 
 class _Coordinator(PartitionedCoordinator):

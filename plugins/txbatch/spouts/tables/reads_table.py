@@ -32,6 +32,8 @@ class ReadsTable:
     """A part of the spouts of a table: the table of a source, its fields, and the rows by tasks of Spark."""
 
     remote = True
+    # True: a changed row is read again.
+    changing = False
     fields: str
     variables: tuple[str, ...]
 
@@ -60,7 +62,7 @@ class ReadsTable:
         return f"{self.table} (source {self.source!r}) is read by the role {role!r}, which can write in no ledger"
 
     def _look(self, session: Session) -> Look:
-        return Look(session, self.table, self._fields, self.timezone)
+        return Look(session, self.table, self._fields, self.timezone, changing=self.changing)
 
     @property
     def _fields(self) -> Sequence[Field]:
@@ -68,7 +70,7 @@ class ReadsTable:
 
     def _checked(self, session: Session, ranges: Iterable[Metadata]) -> description.Table:
         """Return the table, which must take the fields, on a server with the history of all ranges."""
-        table = description.describe(session, self.table)
+        table = description.describe(session, self.table, changing=self.changing)
         description.check(session, table, self._fields, self.timezone)
         now = server.look(session)
         for range_ in ranges:
