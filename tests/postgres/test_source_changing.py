@@ -168,7 +168,7 @@ def test_while_the_server_is_away_nothing_is_planned_and_no_batch_is_empty(
 
 
 RIGHT = [Max("amount"), Min("amount"), MaxBy("shop", "amount"), MinBy("shop", "amount"), CollectSet("shop")]
-WRONG = [Count(), Sum("amount"), Avg("amount"), TopN("amount", 3)]
+WRONG = [Count(), Sum("amount"), Avg("amount"), TopN(3, "amount")]
 
 
 def changes(aggregator: CombinerAggregator, spout: type[PostgresSpout], **options: Any) -> Topology:
