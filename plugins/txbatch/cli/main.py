@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import click
 
 from txbatch import __version__, settings
-from txbatch.cli import database
+from txbatch.cli import arguments, database
 from txbatch.cli.abort import abort
 from txbatch.cli.change import change
 from txbatch.cli.database import chosen_settings
@@ -159,6 +160,20 @@ def _settings_of_demos(home: Path) -> settings.Settings:
 
 for each in (status, batches, query, psql):
     demo.add_command(each)
+
+
+@demo.command()
+@click.option("--number", type=arguments.LIMIT, default=100, show_default=True, help="How many sales.")
+@click.option("--days-back", type=int, default=0, show_default=True, help="The day: 1 is yesterday, in UTC.")
+def sell(number: int, days_back: int) -> None:
+    """Add sales to the table shop.sale of the embedded PostgreSQL, which the examples sales and sales_by_day read."""
+    from txbatch.local.shop import sell as add
+
+    with errors_told():
+        url = add(settings.home(), number, days_back)
+        click.echo(
+            f"added {number:,} sales; for jobs that you run yourself: export TXBATCH_SOURCE_SHOP={shlex.quote(url)}"
+        )
 
 
 @demo.command()
