@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import psutil
 from bench.programs.turns import in_turns
 from bench.tables import FIELDS, ROWS, TASKS
 from pyspark.sql import DataFrame, SparkSession
 
-from txbatch import CombinerAggregator, Count, Max, Min, OpaqueState, PostgresSpout, Sum, Topology
+from txbatch import Count, Max, Min, OpaqueState, PostgresSpout, Sum, Topology
 from txbatch.core.batch.transaction import Assignment, Metadata, Run, TransactionAttempt
 from txbatch.core.protocol import planning
 from txbatch.core.protocol.ledger import Head
@@ -46,7 +47,7 @@ def topology(states: int) -> Topology:
     """A topology of so many states over the table."""
     made = Topology(f"of_{states}")
     stream = made.new_stream("sales", PostgresSpout("shop.sale", FIELDS, source="bench", max_rows=ROWS, existing=False))
-    values: list[dict[str, CombinerAggregator]] = [
+    values: list[dict[str, Any]] = [
         {"sales": Count(), "amount": Sum("amount")},
         {"last": Max("sold_at")},
         {"first": Min("sold_at")},
