@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -136,6 +135,13 @@ def main(verbose: bool) -> None:
     """
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("txbatch").setLevel(logging.DEBUG if verbose else logging.INFO)
+    settings.sources_from(_source_of_examples)
+
+
+def _source_of_examples(name: str) -> str | None:
+    from txbatch.local.shop import demo_source
+
+    return demo_source(name)
 
 
 for each in COMMANDS:
@@ -170,10 +176,8 @@ def sell(number: int, days_back: int) -> None:
     from txbatch.local.shop import sell as add
 
     with errors_told():
-        url = add(settings.home(), number, days_back)
-        click.echo(
-            f"added {number:,} sales; for jobs that you run yourself: export TXBATCH_SOURCE_SHOP={shlex.quote(url)}"
-        )
+        add(settings.home(), number, days_back)
+        click.echo(f"added {number:,} sales")
 
 
 @demo.command()

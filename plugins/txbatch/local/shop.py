@@ -6,13 +6,16 @@ from pathlib import Path
 
 from sqlalchemy import Connection, make_url, text
 
+from txbatch import settings
 from txbatch.local.databases import embedded_database
+from txbatch.places import in_checkout
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.spouts.tables import prepare
 from txbatch.spouts.tables.connection import reading, run_all
 from txbatch.spouts.tables.description import describe
 
-SHOP, TABLE, READER = "shop", "shop.sale", "shop_reader"
+# The source of the examples, its database, its table, and who reads the table.
+SOURCE, SHOP, TABLE, READER = "demo_shop", "shop", "shop.sale", "shop_reader"
 # Sales per day of the first days, by which there is something to count.
 _DAYS, _SALES = 7, 200
 _MADE = """
@@ -39,6 +42,12 @@ SELECT (ARRAY['Soho', 'Mayfair', 'Camden'])[1 + n % 3], (n % 50) + 0.50, :day + 
 """
 
 
+def demo_source(name: str) -> str | None:
+    """Return the URL of the examples' source, if the embedded PostgreSQL is in use; None for other sources."""
+    config = settings.resolve() if name == SOURCE and in_checkout() else None
+    return ensure_shop(config.home) if config is not None and config.embedded else None
+
+
 def ensure_shop(home: Path) -> str:
     """Return the URL of the shop's database for a role that can only read. Create the table, with sales, if missing."""
     url = embedded_database(home, SHOP)
@@ -52,20 +61,19 @@ def ensure_shop(home: Path) -> str:
                 _sell(connection, back, _SALES)
     engine.dispose()
     if missing:
-        with reading(SHOP, url, TABLE) as session:
+        with reading(SOURCE, url, TABLE) as session:
             statements = prepare.statements(describe(session, TABLE))
-        run_all(SHOP, url, statements, TABLE)
+        run_all(SOURCE, url, statements, TABLE)
     return make_url(url).set(username=READER).render_as_string(hide_password=False)
 
 
-def sell(home: Path, number: int, days_back: int) -> str:
-    """Add so many sales to a day, in one transaction. Return the URL as `ensure_shop` does."""
-    url = ensure_shop(home)
+def sell(home: Path, number: int, days_back: int) -> None:
+    """Add so many sales to a day, in one transaction."""
+    ensure_shop(home)
     engine = connect(embedded_database(home, SHOP))
     with transaction(engine) as connection:
         _sell(connection, days_back, number)
     engine.dispose()
-    return url
 
 
 def _sell(connection: Connection, days_back: int, number: int) -> None:

@@ -24,7 +24,7 @@ from txbatch.local.flights import ensure_flights
 from txbatch.local.looking import looks
 from txbatch.local.metadata import metadata_database
 from txbatch.local.processes import memory
-from txbatch.local.shop import SHOP, ensure_shop
+from txbatch.local.shop import SOURCE, ensure_shop
 from txbatch.local.signals import ignore_signals, unwinding
 from txbatch.places import command, in_checkout
 from txbatch.postgres.database.engine import connect, transaction
@@ -111,7 +111,7 @@ def _inputs(demo: Path) -> Mapping[str, str]:
 
 def _shop(config: settings.Settings) -> Mapping[str, str]:
     """Prepare the shop's database in the embedded PostgreSQL, unless the caller names another."""
-    variable = settings.source_variable(SHOP)
+    variable = settings.source_variable(SOURCE)
     return {variable: ensure_shop(config.home)} if config.embedded and variable not in os.environ else {}
 
 
