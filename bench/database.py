@@ -83,10 +83,10 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(**settings: str) -> Iterator[Server]:
     """A server that is gone afterwards, with its data. Beside its socket it listens on a port, with a password."""
     # What the server is started with comes before anything that ALTER SYSTEM says.
-    told = patch.dict(postgres._SETTINGS, SETTINGS | _tcp())
+    told = patch.dict(postgres._SETTINGS, SETTINGS | _tcp() | settings)
     with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as folder, told:
         home = Path(folder)
         url = postgres.start(home)

@@ -16,10 +16,13 @@ from sqlalchemy import make_url
 from txbatch import PostgresSpout
 from txbatch.core.batch.transaction import Metadata
 from txbatch.settings import source_url
+from txbatch.spouts.postgres_table import rows_of
 from txbatch.spouts.tables import prepare, stretches
 from txbatch.spouts.tables.connection import run_all
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.copy_csv import Copy, Stretch
 from txbatch.spouts.tables.description import describe
+from txbatch.spouts.tables.stretches import Part
+from txbatch.spouts.tables.windows import any_of, conditions
 
 FIELDS = "id bigint, shop string, amount decimal(12,2)"
 TABLE = "CREATE SCHEMA shop; CREATE TABLE shop.sale (id bigint PRIMARY KEY, shop text, amount numeric(12,2))"
@@ -37,6 +40,7 @@ class Shop:
     fields: str = FIELDS
     offsets: dict[str, Metadata] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    of: type[PostgresSpout] = PostgresSpout
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement in a transaction of its own."""
@@ -57,12 +61,12 @@ class Shop:
     def prepare(self, table: str = "shop.sale") -> None:
         """Make the table a source, as `txbatch source prepare --apply` does."""
         with PostgresSpout(table, "id bigint", source="shop").session() as asked:
-            statements = prepare.statements(describe(asked, table))
+            statements = prepare.statements(describe(asked, table, changing=self.of.changing))
         run_all("shop", source_url("shop"), statements, table)
 
     def spout(self, **options: Any) -> PostgresSpout:
         """The spout of the table."""
-        return PostgresSpout("shop.sale", self.fields, **{"source": "shop", **self.options, **options})
+        return self.of("shop.sale", self.fields, **{"source": "shop", **self.options, **options})
 
     def plan(self, **options: Any) -> dict[str, Metadata] | None:
         """Plan the next batch, and take it for committed; None for nothing new."""
@@ -76,14 +80,19 @@ class Shop:
 
     def read(self, ranges: Mapping[str, Metadata] | None, cores: int = 1, **options: Any) -> list[dict[str, Any]]:
         """Read what was planned, without Spark; as many rows as were planned."""
-        spout = self.spout(**options)
-        with spout.session() as asked:
-            table = spout._checked(asked, ranges or {})
-            cut = stretches.cut(asked, table, spout._fields, spout.timezone, ranges or {}, cores)
+        spout, cut = self.spout(**options), self.cut(ranges, cores, **options)
         copy = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"])
         rows = [row for each in cut for batch in copy.read(each) for row in batch.to_pylist()]
-        assert len(rows) == sum(of["records"] for of in (ranges or {}).values())
+        assert self.of.changing or len(rows) == sum(of["records"] for of in (ranges or {}).values())
         return rows
+
+    def cut(self, ranges: Mapping[str, Metadata] | None, cores: int = 1, **options: Any) -> list[Stretch]:
+        """Cut what was planned into what tasks read."""
+        spout, planned = self.spout(**options), ranges or {}
+        parts = [Part(name, any_of(conditions(of)), rows_of(of)) for name, of in planned.items()]
+        with spout.session() as asked:
+            table = spout._checked(asked, planned.values())
+            return stretches.cut(asked, table, spout._fields, spout.timezone, parts, cores)
 
     def take(self, **options: Any) -> list[int] | None:
         """Plan the next batch and read it: the ids, in order."""
@@ -110,10 +119,12 @@ def known(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def shop_in(url: str, table: str = TABLE, before: Sequence[int] = ()) -> Iterator[Shop]:
+def shop_in(
+    url: str, table: str = TABLE, before: Sequence[int] = (), of: type[PostgresSpout] = PostgresSpout
+) -> Iterator[Shop]:
     """Context manager: the table, with rows from before, prepared."""
     with known(url):
-        shop = Shop(url)
+        shop = Shop(url, of=of)
         shop.ask(table)
         if before:
             shop.insert(*before)

@@ -41,6 +41,8 @@ from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
 from txbatch.spouts.interval import IntervalSpout
 from txbatch.spouts.partitioned_log import OpaquePartitionedLogSpout, PartitionedLogSpout
+from txbatch.spouts.postgres_changing import OpaquePostgresSpout
+from txbatch.spouts.postgres_interval import PostgresIntervalSpout
 from txbatch.spouts.postgres_table import PostgresSpout
 from txbatch.spouts.state_spout import StateSpout
 from txbatch.spouts.static_files import StaticFiles
@@ -81,12 +83,14 @@ __all__ = [
     "NonTransactionalState",
     "OpaquePartitionedLogSpout",
     "OpaquePartitionedSpout",
+    "OpaquePostgresSpout",
     "OpaqueState",
     "ParquetFiles",
     "PartitionUnreadable",
     "PartitionedLogSpout",
     "PartitionedSpout",
     "PlainSpout",
+    "PostgresIntervalSpout",
     "PostgresSpout",
     "ReducerAggregator",
     "Spout",

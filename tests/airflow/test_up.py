@@ -138,7 +138,7 @@ def test_down_ends_it_and_a_second_up_is_refused(home: Path) -> None:
             assert second.wait(timeout=30) == 1
             assert second.stdout
             assert re.search(
-                r"make up: it runs already in .*: use it, or stop it with `make down`", second.stdout.read()
+                r"make up: TX813 .*: it runs already in .*: use it, or stop it with `make down`", second.stdout.read()
             )
         with running("down", home) as down:
             assert down.wait(timeout=60) == 0

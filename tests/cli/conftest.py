@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from forks import Fork
+from kills import Start
 from without_spark import WithoutSpark
 
 from txbatch import settings
@@ -111,4 +113,22 @@ def end(started: Sequence[subprocess.Popen[str] | Fork]) -> None:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         with process:
+            pass
+
+
+@pytest.fixture
+def start(home: Path, postgres_url: str, process: Start) -> Iterator[Start]:
+    """Starts `txbatch` on a fresh database; what is left of its process groups at the end is killed."""
+    all_started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started = process(*arguments, **{"TXBATCH_DATABASE_URL": postgres_url, **environment})
+        all_started.append(started)
+        return started
+
+    yield begin
+    for started in all_started:
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        with started:  # closes its pipes and waits
             pass

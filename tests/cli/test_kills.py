@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
 import psutil
 import pytest
+from kills import KILLED, POINTS, Start, spark_processes
 from sizes import EVERYTHING
 from sqlalchemy import Engine, make_url, text
 from support import until
@@ -20,7 +20,6 @@ from txbatch import failpoints
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 
 WriteJob = Callable[[str, str], str]
-Start = Callable[..., Popen[str]]
 SENTENCES = """
 topology = Topology("sentences")
 sentences = FixedBatchSpout("sentence string", 2, "how are you", "nice to meet you", "what a good day")
@@ -43,18 +42,6 @@ def wait(record):
 """ + SENTENCES.replace('.flat_map("split', '.filter(wait).flat_map("split')
 FIRST_BATCH = {"how": 1, "are": 1, "you": 2, "nice": 1, "to": 1, "meet": 1}
 ALL = {**FIRST_BATCH, "what": 1, "a": 1, "good": 1, "day": 1}
-KILLED = -signal.SIGKILL
-# In the order in which a batch meets them; the demo's own, inside Airflow's operator, is not met here.
-POINTS = [
-    "initialize.planned",
-    "emit.attempt_started",
-    "emit.manifest_written",
-    "emit.recorded",
-    "commit.loaded",
-    "commit.before_commit",
-    "commit.committed",
-    "success.cleaned",
-]
 APART = {
     "commit.apart_loaded",
     "commit.apart_committed",
@@ -66,24 +53,6 @@ BEFORE_LOCKS = {f"{step}.before_lock" for step in ("initialize", "attempt", "com
 CORRECTIONS = {f"rebuild.{at}" for at in ("begun", "before_commit", "counted", "before_swap", "swapped")}
 CORRECTIONS |= {"gc.folded", "gc.before_commit", "gc.windows_left"}
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def start(home: Path, postgres_url: str, process: Start) -> Iterator[Start]:
-    """Starts `txbatch` on a fresh database; what is left of its process groups at the end is killed."""
-    all_started: list[Popen[str]] = []
-
-    def begin(*arguments: str, **environment: str) -> Popen[str]:
-        started = process(*arguments, **{"TXBATCH_DATABASE_URL": postgres_url, **environment})
-        all_started.append(started)
-        return started
-
-    yield begin
-    for started in all_started:
-        with suppress(ProcessLookupError):
-            os.killpg(started.pid, signal.SIGKILL)
-        with started:  # closes its pipes and waits
-            pass
 
 
 def finish(started: Popen[str]) -> list[dict[str, object]]:
@@ -105,20 +74,6 @@ def counts(engine: Engine) -> dict[str, int]:
 
 def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
     until(what, "waited too long", seconds=seconds, every=0.02)
-
-
-def spark_processes(started: Popen[str]) -> dict[str, psutil.Process]:
-    """Java and the Python driver below a running `txbatch run`."""
-    java, driver = None, None
-    for child in psutil.Process(started.pid).children(recursive=True):
-        with suppress(psutil.Error):
-            if child.name() == "java":
-                java = child
-            elif "--attempt-folder" in child.cmdline():
-                driver = child
-    assert java is not None
-    assert driver is not None
-    return {"java": java, "driver": driver}
 
 
 def gone(processes: dict[str, psutil.Process]) -> bool:

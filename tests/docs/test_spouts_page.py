@@ -27,7 +27,20 @@ RECORDS: dict[str, tuple[list[Any], Any]] = {
         [(1, "Soho", Decimal("1.50")), (2, "Soho", Decimal(2))],
         [{"shop": "Soho", "sales": 2, "amount": Decimal("3.50")}],
     ),
+    "sales_by_day": (
+        [(1, "Soho", Decimal("1.50"), DAY), (2, "Soho", Decimal(2), DAY)],
+        [{"shop": "Soho", "sales": 2, "amount": Decimal("3.50")}],
+    ),
+    "order_status": (
+        [(1, "new", DAY), (1, "paid", DAY + timedelta(hours=1)), (2, "new", DAY)],
+        [{"id": 1, "status": "paid"}, {"id": 2, "status": "new"}],
+    ),
     "orders": ([(0, "a"), (1, "b")], [{"orders": 2}]),
+}
+# The Spark SQL of a job, in Python.
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "levels": {"split_part(line, ' ', 1)": lambda record: record["line"].split(" ")[0]},
+    "sales_by_day": {"cast(sold_at as date)": lambda record: record["sold_at"].date()},
 }
 
 
@@ -38,9 +51,8 @@ def test_it_counts(block: str, tmp_path: Path) -> None:
     topology: Topology = load_job(str(job)).topology
     (stream,) = topology.streams
     fed, expected = RECORDS[topology.name]
-    level = {"split_part(line, ' ', 1)": lambda record: record["line"].split(" ")[0]}
     by_time = topology.by_interval
-    of = submit_topology(str(job), functions=level if topology.name == "levels" else {})
+    of = submit_topology(str(job), functions=FUNCTIONS.get(topology.name, {}))
     of.spouts[stream].feed(*fed, **({} if by_time else {"partition": "0"}))
     of.run(**({"interval": Interval(DAY, DAY + timedelta(days=1))} if by_time else {}))
     found = of.rows(topology.name)
@@ -55,6 +67,8 @@ def test_each_job_and_each_spout_has_an_example() -> None:
         "PartitionedLogSpout",
         "OpaquePartitionedLogSpout",
         "PostgresSpout",
+        "PostgresIntervalSpout",
+        "OpaquePostgresSpout",
         "SpoutContract",
     ):
         assert any(name in block for block in BLOCKS), name

@@ -16,44 +16,30 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
-from decimal import Decimal
 from multiprocessing.connection import Client
 from pathlib import Path
 from threading import Thread
-from typing import Any
-from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
 from bench.flights_job import parquet_job
+from flights.year_numbers import NEW_YORK, YEAR, expected, per_day, per_key
 from sizes import some_of
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from txbatch import settings
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.submission import SparkSubmit, submission
-from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
+from txbatch.local.flights import FLIGHTS
 
-HERE, ROOT, SEED, YEAR = Path(__file__).parent, settings.project_root(), 2013, 365
+HERE, ROOT, SEED = Path(__file__).parent, settings.project_root(), 2013
 # By this seed each of the tasks is killed, in a few days as well.
 KILLS = 2022
 # The 63rd of those in shuffled order has 25 hours.
 DAYS, ONE_BY_ONE = some_of(63, 365), some_of(73, 73, "FLIGHTS_DAYS")
-NEW_YORK = ZoneInfo("America/New_York")
 # To write and compile Java for each of 365 days takes longer than to read it; all other tests let Spark do so.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-REPORTED = "flights, departures, cancellations, dep_delay_total, round(dep_delay_mean, 9), dep_delay_max"
-
-
-@pytest.fixture(scope="module")
-def year(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The package's own file, in pandas."""
-    folder = ensure_flights(tmp_path_factory.mktemp("package"))
-    frame = pd.read_csv(folder / FILE, dtype={"tailnum": "string"})
-    frame["time_hour"] = pd.to_datetime(frame["time_hour"])
-    frame["date"] = frame["time_hour"].dt.tz_convert(NEW_YORK).dt.date
-    return frame
 
 
 @pytest.fixture
@@ -138,36 +124,3 @@ def test_days_in_shuffled_order_with_every_tenth_killed(
     assert len(chosen) == (FLIGHTS if number == YEAR else len(chosen))
     assert per_key(engine) == expected(chosen, ["carrier", "origin"])
     assert per_day(engine) == expected(chosen, ["date", "carrier", "origin"])
-
-
-def per_key(engine: Engine) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """What people see, by carrier and airport."""
-    return select(engine, 2, f"SELECT carrier, origin, {REPORTED} FROM report.flights")
-
-
-def per_day(engine: Engine) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """What each day's batch contributed, by day, carrier and airport."""
-    mean = REPORTED.replace("dep_delay_mean", "dep_delay_mean_sum::numeric / nullif(dep_delay_mean_count, 0)")
-    local = "(interval_start AT TIME ZONE 'America/New_York')::date"
-    batches = "report.batches b ON b.txid = c.position AND b.status = 'committed'"
-    return select(engine, 3, f"SELECT {local}, carrier, origin, {mean} FROM contribution.flights c JOIN {batches}")
-
-
-def select(engine: Engine, keys: int, statement: str) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Rows by their first columns."""
-    with engine.connect() as connection:
-        rows = [tuple(row) for row in connection.execute(text(statement))]
-    assert len({row[:keys] for row in rows}) == len(rows)
-    return {row[:keys]: row[keys:] for row in rows}
-
-
-def expected(flights: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """The same by pandas."""
-    found = {}
-    for key, group in flights.groupby(keys):
-        delays = [int(delay) for delay in group["dep_delay"].dropna()]
-        departures = int(group["dep_time"].notna().sum())
-        mean = round(Decimal(sum(delays)) / len(delays), 9) if delays else None
-        delayed = (sum(delays), mean, max(delays)) if delays else (None, None, None)
-        found[key] = (len(group), departures, len(group) - departures, *delayed)
-    return found

@@ -218,8 +218,7 @@ def test_a_table_that_is_written_anew_within_the_read_is_refused(
     shop.ask("INSERT INTO shop.sale SELECT 5000 - n, 's', n FROM generate_series(1, 2000) n")
     ranges = shop.plan()
     spout = shop.spout()
-    with spout.session() as asked:
-        cut = stretches.cut(asked, spout._checked(asked, ranges or {}), spout._fields, None, ranges or {}, 2)
+    cut = shop.cut(ranges, 2)
     copy = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"])
     assert len(cut) > 1
     assert list(copy.read(cut[0]))
@@ -266,8 +265,7 @@ def test_a_cancelled_read_ends_its_session(shop: Shop) -> None:
     shop.ask("INSERT INTO shop.sale SELECT n, repeat('x', 1000), n FROM generate_series(1, 30000) n")
     ranges = shop.plan()
     spout = shop.spout()
-    with spout.session() as asked:
-        (stretch,) = stretches.cut(asked, spout._checked(asked, ranges or {}), spout._fields, None, ranges or {}, 1)
+    (stretch,) = shop.cut(ranges, 1)
     reading = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"]).read(stretch)
     next(reading)
     reading.close()

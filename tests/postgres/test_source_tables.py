@@ -10,7 +10,7 @@ from source_tables import FIELDS, READ, TABLE, VARIABLE, Shop, role, shop_in, tr
 
 from txbatch.core.errors import PartitionUnreadable
 from txbatch.settings import source_url
-from txbatch.spouts.tables import connection, stretches
+from txbatch.spouts.tables import connection
 from txbatch.spouts.tables.copy_csv import Copy
 
 Databases = Callable[[str], str]
@@ -151,8 +151,7 @@ def test_a_statement_that_is_cut_off_is_tried_again(shop: Shop, monkeypatch: pyt
 def test_a_server_that_goes_within_the_read_is_tried_again(shop: Shop) -> None:
     shop.ask("INSERT INTO shop.sale SELECT n, repeat('x', 1000), n FROM generate_series(1, 30000) n")
     ranges, spout = shop.plan(), shop.spout()
-    with spout.session() as asked:
-        (stretch,) = stretches.cut(asked, spout._checked(asked, ranges or {}), spout._fields, None, ranges or {}, 1)
+    (stretch,) = shop.cut(ranges, 1)
     reading = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"]).read(stretch)
     next(reading)
     ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'txbatch source'"

@@ -32,7 +32,7 @@ def turnover(shop: Shop) -> Topology:
     """The job of docs/spouts.md."""
     page = Path(__file__).parents[2] / "docs" / "spouts.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    (job,) = (block for block in blocks if "PostgresSpout(" in block)
+    (job,) = (block for block in blocks if " PostgresSpout(" in block)
     names: dict[str, Any] = {"__name__": "turnover"}
     exec(job, names)
     topology = names["topology"]

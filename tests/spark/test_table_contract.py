@@ -11,19 +11,20 @@ import pytest
 from source_tables import FIELDS, VARIABLE, Shop, shop_in
 from sqlalchemy import make_url
 
-from txbatch import PostgresSpout
+from txbatch import OpaquePostgresSpout, PostgresSpout
 from txbatch.testing import SpoutContract
 
 
 class TestTable(SpoutContract):
     names = ("shop.sale",)
     secret = "heron-umbrella-42"
+    of: type[PostgresSpout] = PostgresSpout
     shop: Shop
     number = 0
 
     @pytest.fixture(autouse=True)
     def table(self, databases: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        with shop_in(databases("shop")) as shop:
+        with shop_in(databases("shop"), of=self.of) as shop:
             self.shop = shop
             monkeypatch.setenv(
                 VARIABLE, make_url(shop.url).set(password=self.secret).render_as_string(hide_password=False)
@@ -31,7 +32,7 @@ class TestTable(SpoutContract):
             yield
 
     def make(self, folder: Path) -> PostgresSpout:
-        return PostgresSpout("shop.sale", FIELDS, source="shop", max_rows=2)
+        return self.of("shop.sale", FIELDS, source="shop", max_rows=2)
 
     def append(self, folder: Path, place: Any, number: int) -> None:
         for _ in range(number):
@@ -57,3 +58,10 @@ class TestTable(SpoutContract):
         self.shop.prepare()
         os.environ[VARIABLE] = url
         self.shop.insert(1)
+
+
+class TestChangingTable(TestTable):
+    """Rows that go are not seen, by the promise of the spout: no `cut_off`."""
+
+    of = OpaquePostgresSpout
+    cut_off = SpoutContract.cut_off

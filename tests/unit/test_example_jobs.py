@@ -17,7 +17,9 @@ JOBS = Path(__file__).parents[2] / "jobs"
 DAY = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("job", ["top_words", "reach", "orders", "hourly", "busy_hours", "sessions"])
+@pytest.mark.parametrize(
+    "job", ["top_words", "reach", "orders", "hourly", "busy_hours", "sessions", "sales", "sales_by_day"]
+)
 def test_an_example_is_short(job: str) -> None:
     assert len((JOBS / f"{job}.py").read_text().splitlines()) < 60
 

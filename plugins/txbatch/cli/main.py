@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from txbatch import __version__, settings
-from txbatch.cli import database
+from txbatch.cli import arguments, database
 from txbatch.cli.abort import abort
 from txbatch.cli.change import change
 from txbatch.cli.database import chosen_settings
@@ -135,6 +135,13 @@ def main(verbose: bool) -> None:
     """
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("txbatch").setLevel(logging.DEBUG if verbose else logging.INFO)
+    settings.sources_from(_source_of_examples)
+
+
+def _source_of_examples(name: str) -> str | None:
+    from txbatch.local.shop import demo_source
+
+    return demo_source(name)
 
 
 for each in COMMANDS:
@@ -159,6 +166,18 @@ def _settings_of_demos(home: Path) -> settings.Settings:
 
 for each in (status, batches, query, psql):
     demo.add_command(each)
+
+
+@demo.command()
+@click.option("--number", type=arguments.LIMIT, default=100, show_default=True, help="How many sales.")
+@click.option("--days-back", type=int, default=0, show_default=True, help="The day: 1 is yesterday, in UTC.")
+def sell(number: int, days_back: int) -> None:
+    """Add sales to the table shop.sale of the embedded PostgreSQL, which the examples sales and sales_by_day read."""
+    from txbatch.local.shop import sell as add
+
+    with errors_told():
+        add(settings.home(), number, days_back)
+        click.echo(f"added {number:,} sales")
 
 
 @demo.command()

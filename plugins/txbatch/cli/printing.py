@@ -265,6 +265,8 @@ def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
 
     Files read by newer batches in their current version are not named.
     """
+    _show_late_rows(topology, [each for each in changed if "interval" in each])
+    changed = [each for each in changed if "interval" not in each]
     named = [each for each in changed if each.get("seen_by") is None]
     if named:
         counted = any(each["txid"] is not None for each in named)  # by time, a restate may have counted the difference
@@ -279,6 +281,22 @@ def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
         newer = f"{_files(seen, 'is', 'are')} as newer batches were planned with"
         then = f"older ones may have counted other records: `txbatch verify {topology}` tells"
         click.echo(plain(f"{topology}: {newer}; {then}"))
+
+
+def _show_late_rows(topology: str, changed: Sequence[Mapping[str, Any]]) -> None:
+    """Print some intervals whose rows in a table differ from those counted, and tables that were not looked at."""
+    named = [each for each in changed if each["interval"] is not None]
+    for each in changed:
+        if each["interval"] is None:
+            _say(f"{topology}: {each['file']} was {each['change']}")
+    if named:
+        which = "1 interval differ" if len(named) == 1 else f"{len(named):,} intervals differ"
+        _say(f"{topology}: the rows of {which} from what was counted; `txbatch restate {topology} TXID` counts them")
+    for each in named[:CHANGED_SHOWN]:
+        start, end = each["interval"]
+        click.echo(f"  {plain(each['file'])}, {start} to {end}, txid {each['txid']}: {each['change']}")
+    if len(named) > CHANGED_SHOWN:
+        click.echo(f"  and {len(named) - CHANGED_SHOWN:,} more; --json names all")
 
 
 def _files(rows: Sequence[object], one: str, many: str) -> str:

@@ -17,6 +17,10 @@ from txbatch.spouts.tables import server
 from txbatch.spouts.tables.connection import Session, reading, run_all
 from txbatch.spouts.tables.description import Table, check_role, describe, leaves, sql_name
 
+_changing = click.option(
+    "--changing", is_flag=True, help="Rows of the table change, and OpaquePostgresSpout reads the table."
+)
+
 
 @click.group()
 def source() -> None:
@@ -29,8 +33,9 @@ def source() -> None:
 @source.command()
 @click.argument("source", type=arguments.TEXT)
 @click.argument("table", type=arguments.TEXT)
+@_changing
 @click.option("--apply", is_flag=True, help="Run the SQL, instead of printing the SQL for psql.")
-def prepare(source: str, table: str, apply: bool) -> None:
+def prepare(source: str, table: str, changing: bool, apply: bool) -> None:
     """Print the SQL by which TABLE of SOURCE can be read without loss: a column, an index and triggers.
 
     \b
@@ -41,7 +46,7 @@ def prepare(source: str, table: str, apply: bool) -> None:
     """
     with errors_told():
         with _opened(source, table) as session:
-            described = describe(session, table)
+            described = describe(session, table, changing=changing)
         if described.faults and not described.lacks:
             raise SourceUnfit(f"{table} (source {source!r}): {'; '.join(described.faults)}")
         statements = prepared.statements(described)
@@ -57,11 +62,12 @@ def prepare(source: str, table: str, apply: bool) -> None:
 @source.command()
 @click.argument("source", type=arguments.TEXT)
 @click.argument("table", type=arguments.TEXT)
+@_changing
 @prints_rows(nothing="", show=show_checks)
-def check(source: str, table: str) -> Rows:
+def check(source: str, table: str, changing: bool) -> Rows:
     """Check whether TABLE of SOURCE can be read without loss. Exit code 1 if not."""
     with _opened(source, table) as session:
-        return list(_checks(session, describe(session, table)))
+        return list(_checks(session, describe(session, table, changing=changing)))
 
 
 @source.command(name="list")

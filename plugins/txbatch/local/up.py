@@ -24,6 +24,7 @@ from txbatch.local.flights import ensure_flights
 from txbatch.local.looking import looks
 from txbatch.local.metadata import metadata_database
 from txbatch.local.processes import memory
+from txbatch.local.shop import SOURCE, ensure_shop
 from txbatch.local.signals import ignore_signals, unwinding
 from txbatch.places import command, in_checkout
 from txbatch.postgres.database.engine import connect, transaction
@@ -31,7 +32,7 @@ from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.queries import query
 
 # Unpausing the examples starts nothing: each is triggered, backfilled, or waits for an asset event.
-EXAMPLES = ("sentences", "word_count", "flights", "word_count_consumer")
+EXAMPLES = ("sentences", "word_count", "flights", "word_count_consumer", "sales", "sales_by_day")
 READY = """\
 Airflow is ready after {seconds:.0f} s, and takes {megabytes:,.0f} MB with PostgreSQL
 
@@ -53,6 +54,9 @@ TRY = {
               or Trigger, Backfill; or, with a zone:
               AIRFLOW_HOME={airflow_home} .venv/bin/airflow backfill create --dag-id flights \\
                   --from-date 2013-01-01T00:00:00-05:00 --to-date 2013-01-10T00:00:00-05:00 --max-active-runs 8
+""",
+    "sales": """\
+  sales       in the UI: Trigger; then `bin/txbatch demo sell`, and trigger again: the new sales are counted, each once
 """,
 }
 _SESSIONS_SECONDS = 5
@@ -95,6 +99,7 @@ def environment(config: settings.Settings) -> Mapping[str, str]:
         "TXBATCH_DATABASE_URL": config.database_url,
         "TXBATCH_STAGING": config.staging,
         **(_inputs(config.home / "demo") if in_checkout() else {}),
+        **(_shop(config) if in_checkout() else {}),
     }
 
 
@@ -102,6 +107,12 @@ def _inputs(demo: Path) -> Mapping[str, str]:
     """Prepare the examples' input, and return its folders. A folder named by the caller stays, like in `txbatch run`."""
     prepared = {"WORD_COUNT_FOLDER": ensure_corpus, "FLIGHTS_FOLDER": ensure_flights}
     return {name: os.environ.get(name) or str(ensure(demo)) for name, ensure in prepared.items()}
+
+
+def _shop(config: settings.Settings) -> Mapping[str, str]:
+    """Prepare the shop's database in the embedded PostgreSQL, unless the caller names another."""
+    variable = settings.source_variable(SOURCE)
+    return {variable: ensure_shop(config.home)} if config.embedded and variable not in os.environ else {}
 
 
 def _migrate(database_url: str) -> None:

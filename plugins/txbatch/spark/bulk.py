@@ -17,7 +17,7 @@ from txbatch.core.errors import BrokenSpout, PartitionUnreadable
 from txbatch.core.protocol.bulk import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
-from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind
+from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout
 from txbatch.core.topology.stream import Stream
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.driver_memory import DriverBound
@@ -108,7 +108,7 @@ class BulkReader(BatchReader):
     def _refuse_holes(self) -> None:
         """Raise PartitionUnreadable if an opaque spout, asked for all partitions at once, names one as unreadable."""
         spout = self.stream.spout
-        if spout.kind is SpoutKind.OPAQUE and isinstance(spout, PartitionedSpout):
+        if isinstance(spout, PartitionedSpout) and spout.leaves_out:
             for why in (spout.unreadable(self.planned.plan) or {}).values():
                 raise PartitionUnreadable(f"{self}: {why}; each batch leaves out what it must by itself")
 

@@ -93,7 +93,7 @@ class BatchReader:
         Raise PartitionUnreadable if the plan must be read whole.
         """
         spout = self.stream.spout
-        if not isinstance(spout, PartitionedSpout) or spout.kind is not SpoutKind.OPAQUE:
+        if not isinstance(spout, PartitionedSpout) or not spout.leaves_out:
             return {}
         holes = self._holes(spout)
         for partition, why in holes.items() if self.assignment.plan.whole else ():

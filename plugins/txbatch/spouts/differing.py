@@ -1,4 +1,4 @@
-"""Compares a batch's source with the source as read, file by file: for verify, and before a restate."""
+"""Compares a batch's source with the source as read, file by file, or by the rows of a table: for verify, and a restate."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from txbatch.core.topology.topology import Topology
 from txbatch.formats.changes import Looks, changes_of
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.interval import IntervalSpout
+from txbatch.spouts.postgres_interval import PostgresIntervalSpout
+from txbatch.spouts.tables.late_rows import differences
 
 log = logging.getLogger(__name__)
 
 
 def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, str]]:
-    """Return a row per file read by a batch and changed since, or new in the batch's interval."""
+    """Return a row per file read by a batch and changed since, or new in the batch's interval; or per table, by its rows."""
     found = []
     for name, planned in recorded.plan_again().streams.items():
         spout = topology.streams[name].spout if name in topology.streams else None
@@ -28,6 +30,8 @@ def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, st
             found += [(name, *each) for each in changes_of(counted, Looks()) if not each[1].startswith("empty")]
         if isinstance(spout, IntervalSpout):
             found += [(name, file, "appeared") for file in spout.appeared(planned.plan)]
+        if isinstance(spout, PostgresIntervalSpout):
+            found += [(name, spout.table, change) for change in _of_table(spout, planned)]
     return [{"stream": stream, "file": file, "change": change} for stream, file, change in found]
 
 
@@ -41,6 +45,15 @@ def differing_from_plan(topology: Topology, batch: Batch) -> list[dict[str, str]
         )
     except TxbatchError as error:
         log.warning("%s: what changed since txid %s was planned cannot be told: %s", topology.name, batch.txid, error)
+        return []
+
+
+def _of_table(spout: PostgresIntervalSpout, planned: StreamPlan) -> list[str]:
+    """Return how the rows of a plan differ now; nothing if the table cannot be looked at."""
+    try:
+        return [change for change in differences(spout.identity, [planned.plan]) if change is not None]
+    except TxbatchError as error:
+        log.warning("%s was not looked at: %s", spout.table, error)
         return []
 
 

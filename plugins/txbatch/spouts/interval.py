@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from datetime import time as time_of_day
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from txbatch.core.batch.planned_files import planned_size
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import (
     InvalidOption,
-    InvalidSchedule,
     NoInterval,
     SourceMissing,
     TxbatchError,
@@ -23,6 +21,7 @@ from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.batch_spout import PlainSpout
+from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
 from txbatch.formats import contents
 from txbatch.formats import options as formats
 from txbatch.formats.changes import check_not_replaced, look, planned
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 
     from txbatch.core.records.declared import Fields
 
-# Epochs in another unit than was meant, and times without a date, lie outside.
-PLAUSIBLE = ("1971-01-01", "2100-01-01")
-MIDNIGHT = time_of_day()
 # Text of so many bytes is scanned once for an attempt, however small its interval is: to keep that costs less than a second scan.
 KEPT_BYTES = 100_000_000
 
@@ -113,7 +109,8 @@ class IntervalSpout(PlainSpout):
         """
         if curr_metadata is None:
             raise NoInterval("IntervalSpout reads by time: the run has no interval")
-        self._check_days(curr_metadata["interval"])
+        if self._time_type == "date":
+            check_days("IntervalSpout", self.time, curr_metadata["interval"])
         if self._looked is None:
             return {**curr_metadata, "files": self._found()}
         self._looked = self._looked or self._found()
@@ -172,15 +169,6 @@ class IntervalSpout(PlainSpout):
         within = (start.date(), end.date()) if self._time_type == "date" else (start, end)
         for name in metadata["files"]:
             parquet_files.check_texts(self._folder, name, parse_fields(self.fields), self.time, within)
-
-    def _check_days(self, interval: Sequence[str]) -> None:
-        """Refuse an interval that cuts days if the time is a date: some of the days' records, or none, would be counted."""
-        moments = [datetime.fromisoformat(moment).astimezone(UTC) for moment in interval]
-        if self._time_type == "date" and any(moment.time() != MIDNIGHT for moment in moments):
-            raise InvalidSchedule(
-                f"IntervalSpout: {self.time!r} is a date, which lies in an interval of whole days in UTC alone, not in "
-                f"{'/'.join(interval)}; schedule it by days of UTC"
-            )
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return the records of the interval."""
@@ -263,8 +251,7 @@ class IntervalSpout(PlainSpout):
         return formats.check_options(self.format, self.options)
 
     def _bounds(self) -> tuple[datetime, datetime]:
-        first, last = (datetime.fromisoformat(each) for each in self.plausible)
-        return (first if first.tzinfo else first.replace(tzinfo=UTC), last if last.tzinfo else last.replace(tzinfo=UTC))
+        return bounds("IntervalSpout", self.plausible)
 
     def _check(self) -> None:
         if self._time_type not in ("timestamp", "date" if self.format == "parquet" else "timestamp"):
@@ -276,10 +263,4 @@ class IntervalSpout(PlainSpout):
         unknown = [name for name in self._options().get("optional", ()) if name not in names]
         if unknown:
             raise InvalidOption(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {self.fields}")
-        try:
-            first, last = self._bounds()
-            right = first < last
-        except (TypeError, ValueError):
-            right = False
-        if not right:
-            raise InvalidOption(f"IntervalSpout: plausible={self.plausible!r} is no pair of dates such as {PLAUSIBLE}")
+        self._bounds()

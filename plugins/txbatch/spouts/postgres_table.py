@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from txbatch import settings
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption
-from txbatch.core.records.declared import fields_ddl
-from txbatch.core.records.fields import Field, parse_fields
 from txbatch.core.sources.labels import labelled
-from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedCoordinator, PartitionedSpout
-from txbatch.spouts.tables import description, server, stretches
-from txbatch.spouts.tables.connection import Session, reading
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout
+from txbatch.spouts.tables import description
 from txbatch.spouts.tables.planning import Planner, Wanted
-from txbatch.spouts.tables.windows import conditions, counted
+from txbatch.spouts.tables.reads_table import ROW_BYTES, ReadsTable
+from txbatch.spouts.tables.stretches import Part
+from txbatch.spouts.tables.windows import any_of, conditions, counted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from txbatch.core.records.declared import Fields
 
 # The partition of the rows from before the column xact.
 BEFORE = "@before"
-# What a row takes, where nobody knows.
-ROW_BYTES = 100
 
 
-class PostgresSpout(PartitionedSpout):
+class PostgresSpout(ReadsTable, PartitionedSpout):
     """Reads the rows that are added to a table of PostgreSQL, by their transactions: each row once, and no transaction in part.
 
     `table` is `schema.table`, prepared by `txbatch source prepare`; `fields` name columns, with types that take their values.
@@ -45,7 +39,7 @@ class PostgresSpout(PartitionedSpout):
     Transactional: a row that is updated or deleted after its batch was planned makes the batch's next attempt fail.
     """
 
-    remote = True
+    _spout = "PostgresSpout"
 
     def __init__(
         self,
@@ -58,15 +52,13 @@ class PostgresSpout(PartitionedSpout):
         existing: bool = True,
         accept: str | Sequence[str] = (),
     ) -> None:
-        self.table, self.fields, self.source = table, fields_ddl(fields), source
-        self.max_rows, self.timezone, self.existing = max_rows, timezone, existing
-        self.accept = frozenset([accept] if isinstance(accept, str) else accept)
-        self.variables = (settings.source_variable(source),)
+        super().__init__(table, fields, source, timezone, accept)
+        self.max_rows, self.existing = max_rows, existing
         self._check()
 
     @property
     def identity(self) -> Metadata:
-        told = {"spout": "PostgresSpout", "source": self.source, "table": self.table, "existing": self.existing}
+        told = {"spout": self._spout, "source": self.source, "table": self.table, "existing": self.existing}
         return told | ({"timezone": self.timezone} if self.timezone else {})
 
     def partitions(self) -> Sequence[str]:
@@ -110,24 +102,9 @@ class PostgresSpout(PartitionedSpout):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return the rows of all ranges, by tasks with a connection each. Refuse a server with another history."""
         ranges: Mapping[str, Metadata] = metadata["partitions"]
+        parts = [Part(label, any_of(conditions(of)), rows_of(of)) for label, of in ranges.items()]
         with self.session() as session:
-            table = self._checked(session, ranges)
-            cut = stretches.cut(
-                session, table, self._fields, self.timezone, ranges, spark.sparkContext.defaultParallelism
-            )
-        key = [name for name, _ in table.key] or [self._fields[0].name]
-        copy = Copy(self.source, settings.source_url(self.source), self.table, self._fields, key)
-
-        def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import pyarrow
-
-            for batch in numbers:
-                for number in batch.column(0).to_pylist():
-                    for rows in copy.read(cut[number]):
-                        label = pyarrow.repeat(pyarrow.scalar(cut[number].label), len(rows))
-                        yield rows.append_column(PARTITION_COLUMN, label)
-
-        return spark.range(0, len(cut), 1, len(cut)).mapInArrow(read, f"{self.fields}, {PARTITION_COLUMN} string")
+            return self._rows(spark, session, self._checked(session, ranges.values()), parts, labels=True)
 
     @property
     def fusable(self) -> bool:
@@ -146,52 +123,34 @@ class PostgresSpout(PartitionedSpout):
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
         """Return the same range, with the number of rows as of now. Refuse a server with another history."""
         with self.session() as session:
-            self._checked(session, {partition: metadata})
+            self._checked(session, [metadata])
             records = session.row(counted(description.sql_name(self.table), conditions(metadata)))[0]
-        return {**metadata, "records": records}
+        return {**metadata, "about" if self.changing else "records": records}
 
     def check_plan(self, metadata: Metadata) -> None:
         """Refuse a server that has another history than the plan, or is behind."""
         with self.session() as session:
-            self._checked(session, metadata["partitions"])
+            self._checked(session, metadata["partitions"].values())
 
     def planned_bytes(self, metadata: Metadata) -> int:
         """Return an estimate, from the number of rows."""
-        return ROW_BYTES * sum(int(range_["records"]) for range_ in metadata["partitions"].values())
+        return ROW_BYTES * sum(rows_of(range_) for range_ in metadata["partitions"].values())
 
     @property
     def wanted(self) -> Wanted:
         """What is planned."""
-        return Wanted(self.table, self._fields, self.max_rows, self.timezone, self.existing, self.accept)
-
-    def session(self) -> AbstractContextManager[Session]:
-        """Return a context manager of a session on the source."""
-        return reading(self.source, settings.source_url(self.source), self.table)
-
-    @property
-    def _fields(self) -> Sequence[Field]:
-        return parse_fields(self.fields)
-
-    def _checked(self, session: Session, ranges: Mapping[str, Metadata]) -> description.Table:
-        """Return the table, which must take the fields, on a server with the history of all ranges."""
-        table = description.describe(session, self.table)
-        description.check(session, table, self._fields, self.timezone)
-        now = server.look(session)
-        for range_ in ranges.values():
-            server.check(session.of, now, table.oid, range_, self.accept)
-        return table
+        return Wanted(self.table, self._fields, self.max_rows, self.timezone, self.existing, self.accept, self.changing)
 
     def _check(self) -> None:
-        schema, _, name = str(self.table).partition(".")
-        if not (schema and name) or "\0" in name + schema:
-            raise InvalidOption(
-                f"PostgresSpout: {self.table!r} is no table; write schema and table, such as 'shop.sale'"
-            )
         if type(self.max_rows) is not int or self.max_rows < 1:
-            raise InvalidOption(f"PostgresSpout: max_rows={self.max_rows!r} is no number of rows; give 1 or more")
+            raise InvalidOption(f"{self._spout}: max_rows={self.max_rows!r} is no number of rows; give 1 or more")
         if not isinstance(self.existing, bool):
-            raise InvalidOption(f"PostgresSpout: existing={self.existing!r} is neither True nor False")
-        parse_fields(self.fields)
+            raise InvalidOption(f"{self._spout}: existing={self.existing!r} is neither True nor False")
+
+
+def rows_of(range_: Metadata) -> int:
+    """Return how many rows a range had when it was planned."""
+    return int(range_.get("records", range_.get("about", 0)))
 
 
 class _Coordinator(PartitionedCoordinator):

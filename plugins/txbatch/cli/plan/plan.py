@@ -23,6 +23,7 @@ from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.run.run_names import RUN_PREFIX
+from txbatch.spouts.tables.late_rows import changed_tables
 
 
 def _show_plan(rows: list[dict[str, Any]]) -> None:
@@ -86,8 +87,10 @@ def plan(
     ledger = PostgresLedger(engine, jobs=jobs_above(engine, loaded.path.parent))
     found = preview(ledger, loaded.topology, run, loaded.name, finishes=finishes)
     found |= stored_policy(engine, loaded.topology)
+    reader = LedgerReader(engine)
     found["changed"] = [
-        *changed(LedgerReader(engine).counted(loaded.topology.name)),
+        *changed(reader.counted(loaded.topology.name)),
+        *changed_tables(reader.counted_tables(loaded.topology.name)),
         *appeared(loaded.topology, found["next"]),
     ]
     return [found]

@@ -1,4 +1,4 @@
 """The commands for a project and its stack.
 
-`project`; `starter` makes a project, `doctor` checks it, with its `dag_files`.
+`project`; `starter` makes a project, `doctor` checks it, with its `dag_files` and `sources`.
 """

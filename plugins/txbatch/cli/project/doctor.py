@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from txbatch import settings
 from txbatch.cli.project.dag_files import check_files
+from txbatch.cli.project.sources import check_sources
 from txbatch.core.errors import NotMigrated, TransientError
 from txbatch.embedded.java import java_home
 from txbatch.embedded.postgres import EmbeddedPostgresError
@@ -44,6 +45,7 @@ def check_all() -> list[dict[str, Any]]:
         "airflow": _airflow,
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.resolve().staging),
+        "sources": lambda: check_sources(settings.project_root()),
         "dags": lambda: check_files(settings.project_root(), _runs),
     }
     return [_checked(what, check) for what, check in checks.items()]

@@ -12,6 +12,7 @@ from txbatch.places import in_checkout
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.tables.batches import unknown_topology
+from txbatch.spouts.tables.late_rows import changed_tables
 
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
 
@@ -45,7 +46,7 @@ def status(topology: str | None) -> Rows:
     rows = reader.status(topology)
     if topology is not None and not rows:
         raise unknown_topology(topology)
-    differ = list(changed(reader.counted(topology)))
+    differ = [*changed(reader.counted(topology)), *changed_tables(reader.counted_tables(topology))]
     return [
         {
             **row,

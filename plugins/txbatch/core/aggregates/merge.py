@@ -55,6 +55,8 @@ class RowMerge(ABC):
     name: ClassVar[str]
     # False: Python alone has the rule, PostgreSQL cannot merge by it.
     in_sql: ClassVar[bool] = True
+    # True: a record that comes twice changes nothing.
+    takes_twice: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -172,6 +174,7 @@ class Least(Merge):
 
     name = "least"
     word = "smallest"
+    takes_twice = True
 
     def both(self, left: Any, right: Any) -> Any:
         return min(left, right, key=order)
@@ -191,6 +194,7 @@ class Greatest(Merge):
     """The greater value, compared as for `Least`."""
 
     name = "greatest"
+    takes_twice = True
 
     def both(self, left: Any, right: Any) -> Any:
         return max(left, right, key=order)
@@ -214,6 +218,7 @@ class GreatestBy(RowMerge):
 
     name = "greatest_by"
     word = "of the greatest"
+    takes_twice = True
     width = 2
     _beats, _descends = ">", " DESC"
 
@@ -279,6 +284,7 @@ class Smallest(Top):
     """The smallest different values of both arrays, in order, at most `size`."""
 
     name = "smallest"
+    takes_twice = True
 
     def both(self, left: Any, right: Any) -> Any:
         different = {order(value): value for value in (*left, *right)}

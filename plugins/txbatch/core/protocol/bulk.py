@@ -146,9 +146,14 @@ def planned_bytes(topology: Topology, plans: Sequence[BatchPlan]) -> int | None:
 
 
 def adds_bytes(topology: Topology, plan: BatchPlan) -> int:
-    """Return how many more bytes a pass reads if the plan is added: for streams by time, none."""
-    parts = {name: of for name, of in plan.streams.items() if not isinstance(of, OfInterval)}
-    return sum(topology.streams[name].spout.planned_bytes(of.plan) or 0 for name, of in parts.items())
+    """Return how many more bytes a pass reads if the plan is added: none, of a stream by time whose pass reads gaps, too."""
+    spouts = {name: topology.streams[name].spout for name in plan.streams}
+    adds = {
+        name: of
+        for name, of in plan.streams.items()
+        if not isinstance(of, OfInterval) or strictly_by_time(spouts[name])
+    }
+    return sum(spouts[name].planned_bytes(of.plan) or 0 for name, of in adds.items())
 
 
 def long_pass(topology: Topology, plan: BatchPlan) -> bool:

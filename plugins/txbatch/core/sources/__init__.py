@@ -1,4 +1,5 @@
 """Spouts: what a batch reads, decided without Spark.
 
-`spout`, `partition_checks`, `labels`, then `batch_spout`; `snapshots` are PostgreSQL's: the plans of a table have them.
+`spout`, `partition_checks`, `labels`, then `batch_spout`; `by_time` has the checks of spouts by time;
+`snapshots` are PostgreSQL's: the plans of a table have them.
 """

@@ -105,6 +105,9 @@ class Spout(ABC):
     remote: bool = False
     # The variables of the environment, credentials among them, by which Spark's driver reads the source.
     variables: tuple[str, ...] = ()
+    # True of a source whose records change: a changed record is read again, so that only aggregates count it right for which
+    # records may come twice, such as Max.
+    repeats: bool = False
     # False of a spout whose texts must not hold U+0000; `check_texts` says where they do.
     nul: bool = True
 
@@ -159,6 +162,13 @@ class Spout(ABC):
 
         Called before an attempt starts Spark. The emitter refuses what is not seen here, and decides what may be left out.
         """
+
+    def reach(self) -> str | None:
+        """Describe what may be read of the source, by one look without Spark; None if the spout has nothing to say.
+
+        Raise the error of a source that does not answer or may not be read. Called by `txbatch doctor`.
+        """
+        return None
 
     @abstractmethod
     def coordinator(self) -> BatchCoordinator:
@@ -238,6 +248,11 @@ class PartitionedSpout(Emitter, Spout):
         return union(
             {label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges.items()}
         )
+
+    @property
+    def leaves_out(self) -> bool:
+        """True if a batch may leave out partitions that cannot be read: the spout is opaque."""
+        return self.kind is SpoutKind.OPAQUE
 
     @property
     def reads_by_partition(self) -> bool:
@@ -324,7 +339,7 @@ class PartitionedCoordinator(BatchCoordinator):
             try:
                 range_ = None if left[partition] else self._next_range(txid, partition)
             except PartitionUnreadable as error:
-                if self.spout.kind is not SpoutKind.OPAQUE:
+                if not self.spout.leaves_out:
                     raise
                 left[partition] = error.text
             if why := left[partition]:

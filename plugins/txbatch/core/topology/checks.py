@@ -19,6 +19,7 @@ from txbatch.core.records.functions import check_condition
 from txbatch.core.records.where import check_where
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.state.state import State, StateKind
+from txbatch.core.text import list_first
 from txbatch.core.topology.kept_windows import check_keeps_windows
 from txbatch.core.topology.nodes import Node
 from txbatch.core.topology.persistent_aggregate import (
@@ -52,6 +53,7 @@ def check_aggregate(aggregate: PersistentAggregate) -> PersistentAggregate:
         )
     check_guarantee(aggregate.stream, state, aggregate.guarantee)
     _check_aggregators(aggregate)
+    _check_repeats(aggregate)
     if not (aggregate.remove is None or isinstance(aggregate.remove, str) or callable(aggregate.remove)):
         raise InvalidFunction(f"state {state.name!r}: remove is {aggregate.remove!r}; give a condition, as for filter")
     if aggregate.remove is not None:
@@ -102,6 +104,18 @@ def _check_aggregators(aggregate: PersistentAggregate) -> None:
         where = aggregate.aggregates[column.value].where
         if where is not None:
             check_where(f"state {name!r}: {column.value}", where, column.partial.aggregate)
+
+
+def _check_repeats(aggregate: PersistentAggregate) -> None:
+    """Refuse values that count a changed record once more, unless this is meant."""
+    again = aggregate.counts_again
+    if again and aggregate.guarantee == "exactly_once":
+        spouts = [type(root.spout).__name__ for root in aggregate.stream.roots if root.spout.repeats]
+        raise NotExactlyOnce(
+            f"state {aggregate.state.name!r}: {list_first(again)} would count a row of {spouts[0]} again whenever the row "
+            "changes; take values for which a row may come twice, such as Max, MaxBy or CollectSet, read rows that stay by "
+            'PostgresSpout, or say guarantee="at_least_once"'
+        )
 
 
 def _check_columns(aggregate: PersistentAggregate) -> None:

@@ -23,7 +23,7 @@ def guarantees(topology: Topology) -> list[dict[str, Any]]:
 
 def _guarantee(aggregate: PersistentAggregate, by_interval: bool) -> dict[str, Any]:
     stream, state = aggregate.stream, aggregate.state
-    exactly_once = (stream.kind, state.kind) in EXACTLY_ONCE
+    exactly_once = (stream.kind, state.kind) in EXACTLY_ONCE and not aggregate.counts_again
     return {
         "stream": stream.name,
         "spout": ", ".join(type(root.spout).__name__ for root in stream.roots),

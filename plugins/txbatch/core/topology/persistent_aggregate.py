@@ -78,6 +78,13 @@ class PersistentAggregate:
             for partial in aggregator.columns_of(self.stream.field)
         )
 
+    @property
+    def counts_again(self) -> Sequence[str]:
+        """The values that count a changed record once more: of a spout whose records change, by a merge that adds."""
+        if not any(root.spout.repeats for root in self.stream.roots):
+            return []
+        return list(dict.fromkeys(column.value for column in self.columns if not column.partial.merge.takes_twice))
+
     def new_values_into(self, table: str) -> PersistentAggregate:
         """Let each commit write its changes into a table, `"schema.name"`, in the commit's transaction; return the aggregate.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy.exc import DataError
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.planned_files import PlannedFiles
+from txbatch.core.batch.planned_table import PlannedTable
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import CannotAsk, InvalidKey, TerminalError, UnknownName
 from txbatch.core.text import how_many
@@ -114,15 +115,28 @@ class LedgerReader:
             counted = files.setdefault(of, PlannedFiles(*of, row["source"], {}))
             counted.files[row["partition"]] = [row["metadata"]["end"], row["metadata"].get("mtime_ns")]
         found = list(files.values())
-        for row in self._rows("counted_intervals", topology=topology, bytes=COUNTED_BYTES_MAX):
+        for row, stream, source, plan in self._planned_intervals(topology, "IntervalSpout"):
             interval = row["interval_start"], row["interval_end"]
+            when, restates = (interval, row["created_at"]), row["kind"] == "restate"
+            found.append(PlannedFiles(row["topology"], stream, source, plan["files"], row["txid"], *when, restates))
+        return found
+
+    def counted_tables(self, topology: str | None = None) -> list[PlannedTable]:
+        """Return the tables read by time, by the plans that count, by stream and newest first; None: of all topologies."""
+        found = [
+            PlannedTable(row["topology"], stream, source, plan, row["txid"])
+            for row, stream, source, plan in self._planned_intervals(topology, "PostgresIntervalSpout")
+        ]
+        return sorted(found, key=lambda each: (each.topology, each.stream))
+
+    def _planned_intervals(self, topology: str | None, spout: str) -> Iterator[tuple[Any, str, Any, Any]]:
+        """Yield each committed batch by time that counts, with a stream of a spout, its source and its plan."""
+        for row in self._rows("counted_intervals", topology=topology, bytes=COUNTED_BYTES_MAX):
             plan = BatchPlan.from_json(row["metadata"], f"{row['topology']}: the plan of txid {row['txid']}")
             for stream, planned in plan.streams.items():
-                if row["source"][stream]["spout"] == "IntervalSpout":
-                    of, source = (row["topology"], stream), row["source"][stream]
-                    when, restates = (interval, row["created_at"]), row["kind"] == "restate"
-                    found.append(PlannedFiles(*of, source, planned.plan["files"], row["txid"], *when, restates))
-        return found
+                source = row["source"][stream]
+                if source["spout"] == spout:
+                    yield row, stream, source, planned.plan
 
     def server(self) -> dict[str, Any]:
         """Return the server, and the session's rights on the server."""

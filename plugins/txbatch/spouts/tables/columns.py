@@ -33,7 +33,7 @@ _TAKES = {
 class Column:
     """A column of a table: the short name of its type, of a domain's base, and the name for people.
 
-    A numeric with limits has `precision` and `scale`.
+    A numeric with limits has `precision` and `scale`. `nullable`: a row may have no value.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Column:
     shown: str
     precision: int | None = None
     scale: int = 0
+    nullable: bool = True
 
 
 def misfit(field: Field, column: Column, timezone: str | None) -> str | None:
@@ -68,8 +69,15 @@ def misfit(field: Field, column: Column, timezone: str | None) -> str | None:
 def selected(field: Field, column: Column, timezone: str | None) -> str:
     """Return the expression that selects a field."""
     name = quoted(field.name)
-    if field.type == "timestamp" and column.type == "timestamp" and timezone is not None:
-        return f"({name} AT TIME ZONE {literal(timezone)})"
+    if field.type == "timestamp":
+        return expression(column, timezone)
     if field.type == "double" and column.type == "float4":
         return f"{name}::float8"  # else the shortest text of the smaller type is read, another number
     return name
+
+
+def expression(column: Column, timezone: str | None) -> str:
+    """Return the moment of a column of times, or the column itself; `timezone` is the zone of a time without one."""
+    name = quoted(column.name)
+    zoned = column.type == "timestamp" and timezone is not None
+    return f"({name} AT TIME ZONE {literal(timezone or '')})" if zoned else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from txbatch.core.errors import SourceUnfit, UnsafeSource
 from txbatch.core.records.fields import Field
@@ -17,6 +18,16 @@ BEFORE = "txbatch: rows from before have "
 GUARD = "txbatch_xact"
 GUARDED = "xact is set by the server alone"
 _DEFAULT = "pg_current_xact_id()"
+# The trigger of a table whose rows change, and what the trigger does. By its name it fires before the guard.
+RENUMBERING = "txbatch_xact_change"
+RENUMBERS = "NEW.xact := pg_current_xact_id()"
+# What `txbatch source prepare` makes, if it is not there.
+_LACKS = {
+    "column": "it has no column xact of type xid8",
+    "index": "no valid index begins with xact",
+    "guard": "no trigger guards xact, so that rows with old numbers could come in unseen",
+    "renumbering": "no trigger gives a changed row a new number: make it by txbatch source prepare --changing",
+}
 _KINDS = {
     "v": "a view",
     "m": "a materialized view",
@@ -54,12 +65,15 @@ SELECT EXISTS (
    WHERE i.indrelid = %s AND a.attname = 'xact' AND m.amname = 'btree' AND i.indisvalid AND i.indpred IS NULL)
 """
 # Of the table and of each partition, which may be written by itself: how many guards of the kinds BEFORE INSERT and BEFORE
-# UPDATE, for each row, are on.
-_GUARDS = """
-SELECT r.oid::regclass::text, count(t.oid) FILTER (WHERE t.tgtype & 7 = 7), count(t.oid) FILTER (WHERE t.tgtype & 19 = 19)
+# UPDATE, for each row, are on, and how many triggers that give a changed row a new number.
+_TRIGGERS = """
+SELECT count(t.oid) FILTER (WHERE t.tgtype & 7 = 7), count(t.oid) FILTER (WHERE t.tgtype & 19 = 19),
+       count(n.oid)
   FROM (SELECT %s::oid AS oid UNION SELECT relid FROM pg_partition_tree(%s::oid)) r
   LEFT JOIN (pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid AND p.prosrc LIKE %s) ON t.tgrelid = r.oid
    AND t.tgenabled IN ('O', 'A') AND t.tgqual IS NOT NULL
+  LEFT JOIN (pg_trigger n JOIN pg_proc f ON f.oid = n.tgfoid AND f.prosrc LIKE %s) ON n.tgrelid = r.oid
+   AND n.tgenabled IN ('O', 'A') AND n.tgqual IS NULL AND n.tgtype & 19 = 19 AND n.tgattr = ''
  GROUP BY r.oid ORDER BY r.oid
 """
 _LEAVES = """
@@ -98,7 +112,8 @@ class Table:
     """A table, by the server's catalogs.
 
     `key` has the columns and types of the primary key; empty if no range of the key can be asked for. `before` is the
-    transaction of the rows from before the column xact; None if unknown. `faults` say what the table lacks.
+    transaction of the rows from before the column xact; None if unknown. `faults` say why the table cannot be read, `lacks` what
+    `txbatch source prepare` makes.
     """
 
     name: str
@@ -109,6 +124,14 @@ class Table:
     before: int | None
     faults: Sequence[str]
     lacks: frozenset[str]
+
+
+class _Triggers(NamedTuple):
+    """How many guards and renumbering triggers of each kind a table, or a partition, has."""
+
+    inserted: int
+    updated: int
+    renumber: int
 
 
 def sql_name(table: str) -> str:
@@ -129,8 +152,11 @@ def check_role(session: Session) -> None:
         )
 
 
-def describe(session: Session, table: str) -> Table:
-    """Return a table as the server describes the table. Raise SourceUnfit if there is none, or only a view of that name."""
+def describe(session: Session, table: str, *, changing: bool = False) -> Table:
+    """Return a table as the server describes the table. Raise SourceUnfit if there is none, or only a view of that name.
+
+    `changing`: its rows change, and a changed row is read again.
+    """
     found = session.rows(_TABLE, sql_name(table))
     if not found:
         raise SourceUnfit(
@@ -145,11 +171,18 @@ def describe(session: Session, table: str) -> Table:
             f"row security hides rows of it from the role {role!r}: GRANT it BYPASSRLS, or read it with another"
         )
     described = session.rows(_COLUMNS, oid)
-    columns = {name: _column(name, type_, shown, modifier) for name, type_, shown, _, modifier, *_ in described}
+    columns = {
+        name: _column(name, type_, shown, modifier, nullable=not not_null)
+        for name, type_, shown, not_null, modifier, *_ in described
+    }
     lacks, before = frozenset[str](), None
     if not faults:
-        lacks, before = _prepared(session, oid, {name: (type_, *rest) for name, type_, *rest in described})
-        faults += _faults_of_preparation(lacks)
+        xact = next((rest for name, *rest in described if name == XACT), None)
+        before = _before(xact)
+        triggers = _triggers(session, oid)
+        faults += _faults_of_column(xact, triggers, changing=changing)
+        lacks = frozenset() if faults else _lacks(session, oid, xact, triggers, changing=changing)
+        faults += [_LACKS[each] for each in _LACKS if each in lacks]
     key = session.rows(_KEY, oid)
     usable = [(name, type_) for name, type_, _ in key] if all(plain for *_, plain in key) else []
     return Table(table, oid, kind == "p", columns, usable, before, faults, lacks)
@@ -184,11 +217,11 @@ def check(session: Session, table: Table, fields: Sequence[Field], timezone: str
         raise SourceUnfit(f"{session.of}: {told}{way}")
 
 
-def _column(name: str, type_: str, shown: str, modifier: int) -> Column:
+def _column(name: str, type_: str, shown: str, modifier: int, *, nullable: bool) -> Column:
     if type_ == "numeric" and modifier >= 0:
         scale = (modifier - 4) & 0x7FF
-        return Column(name, type_, shown, (modifier - 4) >> 16 & 0xFFFF, (scale ^ 1024) - 1024)
-    return Column(name, type_, shown)
+        return Column(name, type_, shown, (modifier - 4) >> 16 & 0xFFFF, (scale ^ 1024) - 1024, nullable)
+    return Column(name, type_, shown, nullable=nullable)
 
 
 def _faults_of_kind(kind: str, persistence: str, inherited: bool, subscribed: bool) -> list[str]:
@@ -202,25 +235,41 @@ def _faults_of_kind(kind: str, persistence: str, inherited: bool, subscribed: bo
     return found
 
 
-def _prepared(session: Session, oid: int, columns: Mapping[str, Sequence[object]]) -> tuple[frozenset[str], int | None]:
-    """Return what `txbatch source prepare` has to make, and the transaction of the rows from before."""
-    if XACT not in columns:
-        return frozenset({"column", "index", "guard"}), None
-    type_, _, not_null, _, default, missing, comment = columns[XACT]
+def _faults_of_column(xact: Sequence[object] | None, triggers: Sequence[_Triggers], *, changing: bool) -> list[str]:
+    """Return what a person has to mend of the described column xact, and of its triggers."""
+    if xact is None:
+        return []
+    type_, _, not_null, _, default, *_ = xact
     if type_ != "xid8" or not not_null or default != _DEFAULT:
-        return frozenset({"wrong column"}), None
-    lacks = set() if session.row(_INDEXED, oid)[0] else {"index"}
-    guards = session.rows(_GUARDS, oid, oid, f"%{GUARDED}%")
-    lacks |= set() if all(inserted and updated for _, inserted, updated in guards) else {"guard"}
-    told = re.search(rf"{BEFORE}(\d+)", str(comment or "")) or re.fullmatch(r"\{(\d+)\}", str(missing or ""))
-    return frozenset(lacks), int(told[1]) if told else None
+        return ["its column xact is not xid8 NOT NULL DEFAULT pg_current_xact_id(): rename that column, or mend it"]
+    if not changing and any(each.renumber for each in triggers):
+        return [
+            f"the trigger {RENUMBERING} gives a changed row a new number, so that the row would be counted twice: read the table "
+            "by OpaquePostgresSpout, or drop the trigger if rows stay as they are"
+        ]
+    return []
 
 
-def _faults_of_preparation(lacks: frozenset[str]) -> list[str]:
-    words = {
-        "column": "it has no column xact of type xid8",
-        "wrong column": "its column xact is not xid8 NOT NULL DEFAULT pg_current_xact_id(): rename that column, or mend it",
-        "index": "no valid index begins with xact",
-        "guard": "no trigger guards xact, so that rows with old numbers could come in unseen",
+def _lacks(
+    session: Session, oid: int, xact: Sequence[object] | None, triggers: Sequence[_Triggers], *, changing: bool
+) -> frozenset[str]:
+    """Return what `txbatch source prepare` has to make."""
+    there = {
+        "column": xact is not None,
+        "index": xact is not None and session.row(_INDEXED, oid)[0],
+        "guard": all(each.inserted and each.updated for each in triggers),
+        "renumbering": not changing or all(each.renumber for each in triggers),
     }
-    return [words[each] for each in ("wrong column", "column", "index", "guard") if each in lacks]
+    return frozenset(name for name, is_there in there.items() if not is_there)
+
+
+def _triggers(session: Session, oid: int) -> list[_Triggers]:
+    """Return the triggers of the table and of each partition."""
+    return [_Triggers(*row) for row in session.rows(_TRIGGERS, oid, oid, f"%{GUARDED}%", f"%{RENUMBERS}%")]
+
+
+def _before(xact: Sequence[object] | None) -> int | None:
+    """Return the transaction of the rows from before."""
+    *_, missing, comment = xact or (None, None)
+    told = re.search(rf"{BEFORE}(\d+)", str(comment or "")) or re.fullmatch(r"\{(\d+)\}", str(missing or ""))
+    return int(told[1]) if told else None

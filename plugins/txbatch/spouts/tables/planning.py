@@ -24,7 +24,7 @@ WITNESS_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a spout reads: `existing` also the rows from before the column xact."""
+    """What a spout reads: `existing` also the rows from before the column xact, `changing` rows that change."""
 
     table: str
     fields: Sequence[Field]
@@ -32,20 +32,38 @@ class Wanted:
     timezone: str | None
     existing: bool
     accept: frozenset[str]
+    changing: bool = False
 
 
-class Planner:
+class Look:
+    """One look at a server: the table, and how far the server is."""
+
+    def __init__(
+        self, session: Session, table: str, fields: Sequence[Field], timezone: str | None, *, changing: bool = False
+    ) -> None:
+        """Look. Raise SourceUnfit if the table cannot be read, UnsafeSource if the role may write in a ledger."""
+        description.check_role(session)
+        self.session = session
+        self.table: Table = description.describe(session, table, changing=changing)
+        description.check(session, self.table, fields, timezone)
+        description.leaves(session, self.table)
+        self.server: Server = server.look(session)
+        self._name, self._changing = sql_name(table), changing
+
+    def _counted(self, records: int) -> dict[str, Any]:
+        """Return the number of rows, of rows that change only about so many; and the server's history."""
+        return {"about" if self._changing else "records": records, "history": self.server.history(self.table.oid)}
+
+    def _count(self, found: Sequence[str]) -> int:
+        return int(self.session.row(counted(self._name, found))[0])
+
+
+class Planner(Look):
     """Plans ranges by one look at the server: the table and its newest end."""
 
     def __init__(self, session: Session, wanted: Wanted) -> None:
-        """Look. Raise SourceUnfit if the table cannot be read, UnsafeSource if the role may write in a ledger."""
-        description.check_role(session)
-        self.session, self.wanted = session, wanted
-        self.table: Table = description.describe(session, wanted.table)
-        description.check(session, self.table, wanted.fields, wanted.timezone)
-        description.leaves(session, self.table)
-        self.server: Server = server.look(session)
-        self._name = sql_name(wanted.table)
+        super().__init__(session, wanted.table, wanted.fields, wanted.timezone, changing=wanted.changing)
+        self.wanted = wanted
         self._checked: set[str] = set()
 
     @property
@@ -104,17 +122,22 @@ class Planner:
         return self._count(conditions(range_))
 
     def witness(self, xact: str) -> list[Any]:
-        """Return a transaction with the number and the digest of its rows, and of how the digest was made."""
+        """Return a transaction with the number and the digest of its rows, and of how the digest was made.
+
+        Rows that change have no digest: later fewer of them have this transaction, never more.
+        """
         fields = ", ".join(self._expressions())
         one = f"SELECT ROW({fields})::text AS t FROM {self._name} WHERE xact = '{xact}'::xid8 LIMIT {WITNESS_ROWS + 1}"
         rows, digest = self.session.row(f"SELECT count(*), sum(hashtextextended(t, 0))::text FROM ({one}) w")
-        return [xact, rows, digest if rows <= WITNESS_ROWS else None, zlib.crc32(fields.encode())]
+        return [
+            xact,
+            rows,
+            digest if rows <= WITNESS_ROWS and not self._changing else None,
+            zlib.crc32(fields.encode()),
+        ]
 
     def _expressions(self) -> list[str]:
         return [selected(field, self.table.columns[field.name], self.wanted.timezone) for field in self.wanted.fields]
-
-    def _counted(self, records: int) -> dict[str, Any]:
-        return {"records": records, "history": self.server.history(self.table.oid)}
 
     def _cut(self, a: Snapshot, b: Snapshot, but: int | None) -> tuple[Snapshot, int, str]:
         """Return the end of the rows that come next, how many rows come, and the newest transaction among them.
@@ -123,8 +146,9 @@ class Planner:
         """
         too_many = self._in_order(a, b, but, f"OFFSET {self.wanted.max_rows} LIMIT 1")
         end = b if too_many is None else until(a, b, int(too_many) - 1)
-        if records := self._count(window(a, end, but)):
-            return end, records, self._in_order(a, end, but, "LIMIT 1", "DESC") or ""
+        newest = self._in_order(a, end, but, "LIMIT 1", "DESC")
+        if newest is not None:
+            return end, self._count(window(a, end, but)), newest
         if too_many is None:
             return end, 0, ""
         return until(a, b, int(too_many)), self._count([f"xact = '{too_many}'::xid8"]), too_many
@@ -135,12 +159,11 @@ class Planner:
         found = self.session.rows(f"SELECT u.xact::text FROM ({rows}) u ORDER BY u.xact {order} {part}") if rows else []
         return found[0][0] if found else None
 
-    def _count(self, found: Sequence[str]) -> int:
-        return int(self.session.row(counted(self._name, found))[0])
-
     def _check_witness(self, then: Sequence[Any]) -> None:
         now = self.witness(then[0])
         same_way = then[3] == now[3]
+        if self._changing and now[1] <= then[1]:
+            return
         if then[1] != now[1] or (same_way and then[2] != now[2]):
             how = f"{now[1]} now" if then[1] != now[1] else "others now"
             raise RowsDiffer(
@@ -151,10 +174,11 @@ class Planner:
 
     def _check_records(self, last: Metadata) -> None:
         """Compare the whole last range with the table: the server was started anew, or its history is another one."""
-        now = self.records(last)
-        if now != last["records"] and str(last["end"]) not in self.wanted.accept:
+        now, then = self.records(last), last.get("records", last.get("about"))
+        as_it_was = now <= then if self._changing else now == then
+        if not as_it_was and str(last["end"]) not in self.wanted.accept:
             raise RowsDiffer(
-                f"{self.session.of}: its server was started anew, and {now:,} of the {last['records']:,} rows of the last batch "
+                f"{self.session.of}: its server was started anew, and {now:,} of the {then:,} rows of the last batch "
                 "are there: rows were lost or removed; txbatch verify tells which batches. If this was meant, give the spout "
                 f"accept={str(last['end'])!r}"
             )

@@ -5,7 +5,7 @@ Each statement can be run alone and again. The column is added with the guard in
 
 from __future__ import annotations
 
-from txbatch.spouts.tables.description import BEFORE, GUARD, GUARDED, Table, sql_name
+from txbatch.spouts.tables.description import BEFORE, GUARD, GUARDED, RENUMBERING, RENUMBERS, Table, sql_name
 from txbatch.spouts.tables.windows import literal, quoted
 
 
@@ -17,6 +17,7 @@ def statements(table: Table) -> list[str]:
     name = sql_name(table.name)
     found = []
     guard = _guard(table.name) if "guard" in table.lacks else []
+    guard += _renumbering(table.name) if "renumbering" in table.lacks else []
     if "column" in table.lacks:
         found.append(_transaction([*_column(name), *guard]))
     elif guard:
@@ -53,4 +54,14 @@ def _guard(table: str) -> list[str]:
         f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS "
         f"$body$ BEGIN RAISE EXCEPTION {literal(GUARDED)}; END $body$",
         *made,
+    ]
+
+
+def _renumbering(table: str) -> list[str]:
+    name, function = sql_name(table), f"{quoted(table.split('.', 1)[0])}.{RENUMBERING}"
+    return [
+        f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$body$ BEGIN {RENUMBERS}; RETURN NEW; END $body$",
+        f"CREATE OR REPLACE TRIGGER {RENUMBERING} BEFORE UPDATE ON {name} FOR EACH ROW EXECUTE FUNCTION {function}()",
+        f"ALTER TABLE {name} ENABLE ALWAYS TRIGGER {RENUMBERING}",
     ]

@@ -26,6 +26,11 @@ SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system()):
        pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text, pg_snapshot_xmax(pg_current_snapshot())::text,
        CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn()::text END
 """
+# Which server and database.
+SYSTEM = """
+SELECT (SELECT system_identifier FROM pg_control_system())::text,
+       (SELECT oid::bigint FROM pg_database WHERE datname = current_database())
+"""
 _FLUSHED = "SELECT pg_is_in_recovery() OR pg_current_wal_flush_lsn() >= %s::pg_lsn"
 
 

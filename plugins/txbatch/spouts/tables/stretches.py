@@ -1,23 +1,31 @@
-"""Cuts the ranges of a batch into stretches, of which each is read by a task of Spark with a connection of its own."""
+"""Cuts what a batch reads of a table into stretches, of which each is read by a task of Spark with a connection of its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from txbatch.core.batch.transaction import Metadata
 from txbatch.core.records.fields import Field
 from txbatch.spouts.tables.columns import selected
 from txbatch.spouts.tables.connection import Session
 from txbatch.spouts.tables.copy_csv import Stretch
 from txbatch.spouts.tables.description import Table, leaves, sql_name
-from txbatch.spouts.tables.windows import any_of, conditions
 
 # A connection is worth so many rows.
 ROWS_PER_TASK = 100_000
-# If a range has so large a part of a table, nobody asks for the range's blocks.
+# If a part has so many of a table's rows, nobody asks for the part's blocks.
 _MOST = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a table that are read: those that meet a condition, and their number."""
+
+    label: str
+    meets: str
+    records: int
 
 
 def cut(
@@ -25,23 +33,24 @@ def cut(
     table: Table,
     fields: Sequence[Field],
     timezone: str | None,
-    ranges: Mapping[str, Metadata],
+    parts: Sequence[Part],
     cores: int,
 ) -> list[Stretch]:
-    """Return the stretches of all ranges, at least one for each; a small range is a single stretch."""
+    """Return the stretches of all parts, at least one for each; a small part is a single stretch."""
     columns = ", ".join(selected(field, table.columns[field.name], timezone) for field in fields)
     found = list[Stretch]()
-    for label, range_ in ranges.items():
-        tasks = min(max(cores, 1) * 2, math.ceil(range_["records"] / ROWS_PER_TASK))
-        parts = _parts(session, table, any_of(conditions(range_)), range_["records"], tasks)
-        found += [Stretch(label, f"SELECT {columns} {where}", leaf, oid, file) for where, leaf, oid, file in parts]
+    for part in parts:
+        tasks = min(max(cores, 1) * 2, math.ceil(part.records / ROWS_PER_TASK))
+        shares = _shares(session, table, part, tasks)
+        found += [
+            Stretch(part.label, f"SELECT {columns} {where}", leaf, oid, file) for where, leaf, oid, file in shares
+        ]
     return found
 
 
-def _parts(
-    session: Session, table: Table, meets: str, records: int, tasks: int
-) -> Iterator[tuple[str, str, int, int | None]]:
-    """Yield what follows SELECT in each stretch of a range, with the leaf, its oid and its file."""
+def _shares(session: Session, table: Table, part: Part, tasks: int) -> Iterator[tuple[str, str, int, int | None]]:
+    """Yield what follows SELECT in each stretch of a part, with the leaf, its oid and its file."""
+    meets, records = part.meets, part.records
     if tasks < 2:
         name = sql_name(table.name)
         yield f"FROM {name} WHERE {meets}", name, table.oid, None
@@ -59,7 +68,7 @@ def _parts(
 
 
 def _blocks(session: Session, table: Table, meets: str) -> dict[int, tuple[int, int, int]]:
-    """Return, for each leaf with rows of a range, the number of rows, the first block and the block after the last."""
+    """Return, for each leaf with rows of a part, the number of rows, the first block and the block after the last."""
     block = "(ctid::text::point)[0]::bigint"
     rows = session.rows(
         f"SELECT tableoid::bigint, count(*), min({block}), max({block}) + 1 FROM {sql_name(table.name)} WHERE {meets} GROUP BY 1"

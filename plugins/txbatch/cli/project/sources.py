@@ -1,0 +1,41 @@
+"""Check for `txbatch doctor` that each source of each job answers, and may be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from txbatch import settings
+from txbatch.core.errors import SourceUnfit, TxbatchError
+from txbatch.launch.job_file import Job, load_job
+from txbatch.local.shop import SOURCE
+
+
+def check_sources(root: Path) -> str:
+    """Describe what the jobs of a project may read. Raise SourceUnfit with all failures and reasons.
+
+    A job that does not load is left out: another check names the job.
+    """
+    told, wrong = list[str](), list[str]()
+    for job in _jobs(root):
+        for stream in job.topology.streams.values():
+            try:
+                reach = stream.spout.reach()
+            except TxbatchError as error:
+                if getattr(stream.spout, "source", None) == SOURCE and not settings.resolve().embedded:
+                    told.append(f"jobs/{job.path.name} is an example of the embedded PostgreSQL, and is left out")
+                    continue
+                wrong.append(f"jobs/{job.path.name}, stream {stream.name!r}: {error.text}")
+            else:
+                told += [] if reach is None else [reach]
+    if wrong:
+        raise SourceUnfit("; ".join(wrong))
+    return "; ".join(dict.fromkeys(told)) or "no job reads a source with credentials"
+
+
+def _jobs(root: Path) -> Iterator[Job]:
+    for file in sorted((root.resolve() / "jobs").glob("*.py")):
+        try:
+            yield load_job(str(file))
+        except TxbatchError:
+            continue

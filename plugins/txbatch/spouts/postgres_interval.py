@@ -1,0 +1,150 @@
+"""PostgresIntervalSpout: the rows of a table in PostgreSQL with a time in the run's interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
+from txbatch.core.errors import InvalidOption, NoInterval
+from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
+from txbatch.core.sources.spout import BatchCoordinator, Emitter, Spout
+from txbatch.spouts.tables import intervals
+from txbatch.spouts.tables.connection import Session
+from txbatch.spouts.tables.intervals import IntervalPlanner, TimeColumn, Timed, parts_of, rows_of
+from txbatch.spouts.tables.planning import Look
+from txbatch.spouts.tables.reads_table import ROW_BYTES, ReadsTable
+from txbatch.spouts.tables.stretches import Part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.core.records.declared import Fields
+
+
+class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
+    """Reads the rows of a table of PostgreSQL with the field `time` in the run's interval, as they are when it is planned.
+
+    `table`, `fields`, `source`, `timezone` and `accept` are those of PostgresSpout, and the table is prepared like its
+    table. `time` names a timestamp or a date among the fields; its column is NOT NULL, and should have an index. A row with a
+    time outside the two `plausible` dates makes planning fail: the row would be in no interval.
+
+    The plan has the interval and a snapshot: each attempt reads the rows of the interval that the snapshot sees. A row that
+    commits later is not counted until the interval is restated; `txbatch status` and `verify` tell of the row. Transactional.
+    """
+
+    by_interval = True
+
+    def __init__(
+        self,
+        table: str,
+        fields: Fields,
+        *,
+        time: str,
+        source: str,
+        timezone: str | None = None,
+        plausible: tuple[str, str] = PLAUSIBLE,
+        accept: str | Sequence[str] = (),
+    ) -> None:
+        super().__init__(table, fields, source, timezone, accept)
+        self.time, self.plausible = time, plausible
+        bounds(type(self).__name__, plausible)
+        if self._time_type not in ("timestamp", "date"):
+            raise InvalidOption(
+                f"{type(self).__name__}: time={time!r} is no timestamp and no date among the fields {self.fields}"
+            )
+
+    @property
+    def identity(self) -> Metadata:
+        told = {"spout": "PostgresIntervalSpout", "source": self.source, "table": self.table, "time": self.time}
+        return told | ({"timezone": self.timezone} if self.timezone else {})
+
+    def coordinator(self) -> BatchCoordinator:
+        return _Coordinator(self)
+
+    def emitter(self) -> Emitter:
+        return self
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """Return the rows of the plan, by tasks with a connection each. Refuse a server with another history."""
+        plans = parts_of(metadata)
+        with self.session() as session:
+            table = self._checked(session, plans)
+            at = TimeColumn.of(session, table, self.time, self.timezone)
+            parts = [Part("", rows_of(at, plan), plan["records"]) for plan in plans]
+            return self._rows(spark, session, table, parts, labels=False)
+
+    @property
+    def fusable(self) -> bool:
+        """Return True unless a subclass reads batches in another way."""
+        return type(self).emit_batch is PostgresIntervalSpout.emit_batch
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata:
+        """Return one plan of all intervals."""
+        return intervals.fused(plans)
+
+    def check_plan(self, metadata: Metadata) -> None:
+        """Refuse a server that has another history than the plan, or is behind."""
+        with self.session() as session:
+            self._checked(session, parts_of(metadata))
+
+    def planned_bytes(self, metadata: Metadata) -> int:
+        """Return an estimate, from the number of rows."""
+        return ROW_BYTES * int(metadata["records"])
+
+    @property
+    def wanted(self) -> Timed:
+        """What is planned."""
+        of = type(self).__name__, self.table, self._fields
+        return Timed(*of, self.time, self.timezone, self.plausible, self.accept)
+
+    def _look(self, session: Session) -> Look:
+        """Look as planning does: also whether each row has a time that is plausible."""
+        return IntervalPlanner(session, self.wanted)
+
+    @property
+    def _time_type(self) -> str:
+        return {field.name: field.type for field in self._fields}.get(self.time, "")
+
+
+class _Coordinator(BatchCoordinator):
+    """Plans intervals; in `one_look`, all as of one snapshot."""
+
+    def __init__(self, spout: PostgresIntervalSpout) -> None:
+        self.spout = spout
+        self._open = ExitStack()
+        self._planner: IntervalPlanner | None = None
+        self._keeps = False
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. Plans in the block are as of one snapshot."""
+        self._keeps = True
+        try:
+            yield
+        finally:
+            self._keeps = False
+            self.close()
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        """Return the run's interval, with the snapshot of this look and the number of rows."""
+        of = type(self.spout).__name__
+        if curr_metadata is None:
+            raise NoInterval(f"{of} reads by time: the run has no interval")
+        if self.spout._time_type == "date":
+            check_days(of, self.spout.time, curr_metadata["interval"])
+        try:
+            if self._planner is None:
+                self._planner = IntervalPlanner(self._open.enter_context(self.spout.session()), self.spout.wanted)
+            return self._planner.plan(curr_metadata["interval"], prev_metadata)
+        finally:
+            if not self._keeps:
+                self.close()
+
+    def close(self) -> None:
+        """End the look."""
+        self._planner = None
+        self._open.close()

@@ -1,0 +1,127 @@
+"""A row of a table that came after its interval was counted is told by status, plan and verify, and counted by a restate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from click.testing import Result
+from source_intervals import DAY, Sales, sales_in
+from source_tables import VARIABLE
+
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+JOB = """
+from source_intervals import FIELDS, read
+class Rows(PostgresIntervalSpout):
+    def batch(self, plan):
+        return [(row["shop"],) for row in read(self, plan)]
+topology = Topology("by_day")
+stream = topology.new_stream("sales", Rows("shop.sale", FIELDS, time="sold_at", source="shop"))
+stream.project("shop").group_by("shop").persistent_aggregate(OpaqueState("by_day"), sales=Count())
+if __name__ == "__main__":
+    raise SystemExit(emit(topology))
+"""
+NOON = DAY + timedelta(hours=12)
+LATE = "  shop.sale, 2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00, txid 1: "
+
+
+@pytest.fixture
+def sales(databases: Callable[[str], str]) -> Iterator[Sales]:
+    with sales_in(databases("shop")) as made:
+        yield made
+
+
+@pytest.fixture
+def job(txbatch: Txbatch, write_job: WriteJob, sales: Sales) -> str:
+    """Three days are counted: two rows, one row, none."""
+    sales.sell(NOON, 3, 6)
+    sales.sell(NOON + timedelta(days=1), 9)
+    path = write_job("by_day.py", JOB)
+    for number in (1, 2, 3):
+        ran(txbatch("run", path, "--interval", f"2026-01-0{number}T00:00Z", f"2026-01-0{number + 1}T00:00Z"))
+    return path
+
+
+def ran(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def counted(txbatch: Txbatch) -> int:
+    (row,) = json.loads(txbatch("query", "by_day", "s0", "--json").stdout)
+    return int(row["sales"])
+
+
+def test_rows_that_came_late_and_rows_that_went(txbatch: Txbatch, job: str, sales: Sales) -> None:
+    for said in (txbatch("status"), txbatch("plan", job, "--interval", "2026-01-04T00:00Z", "2026-01-05T00:00Z")):
+        ran(said)
+        assert "differ" not in said.output
+    sales.sell(NOON, 12)
+    sales.sell(NOON + timedelta(hours=1), 15)
+    sales.sell(NOON + timedelta(days=2), 18)
+    for said in (txbatch("status"), txbatch("plan", job, "--interval", "2026-01-04T00:00Z", "2026-01-05T00:00Z")):
+        ran(said)
+        assert (
+            "the rows of 2 intervals differ from what was counted; `txbatch restate by_day TXID` counts them"
+            in said.output
+        )
+        assert LATE + "2 rows came late\n" in said.output
+        assert "txid 3: 1 row came late\n" in said.output
+    verified = txbatch("verify", job)
+    assert verified.exit_code == 0, verified.output
+    told = " ".join(verified.output.split())
+    assert "2 records of stream 'sales' came late and are not counted" in told
+    assert "shop.sale: 2 rows came late" in told
+    assert 'txbatch restate by_day 1 --why "..."' in told
+    assert counted(txbatch) == 3
+    ran(txbatch("restate", job, "1", "--why", "late"))
+    assert counted(txbatch) == 5
+    said = txbatch("status")
+    assert "the rows of 1 interval differ" in said.output
+    assert "2 rows" not in said.output
+    ran(txbatch("restate", job, "3", "--why", "late"))
+    assert "differ" not in txbatch("status").output
+    assert counted(txbatch) == 6
+    ran(txbatch("verify", job))
+
+
+def test_a_row_that_went(txbatch: Txbatch, job: str, sales: Sales) -> None:
+    sales.shop.ask("DELETE FROM shop.sale WHERE id = 3")
+    sales.shop.ask(f"UPDATE shop.sale SET sold_at = '{NOON}' WHERE id = 9")
+    (row,) = json.loads(txbatch("status", "by_day", "--json").stdout)
+    changes = {each["txid"]: each["change"] for each in row["changed"]}
+    assert changes == {2: "1 row is gone"}  # of the first day one went and one came: as many
+    sales.shop.ask("DELETE FROM shop.sale WHERE id = 6")
+    assert LATE + "1 row is gone\n" in txbatch("status").output
+    verified = txbatch("verify", job)
+    assert verified.exit_code == 1
+    told = " ".join(verified.output.split())
+    assert "now there are" in told or "others than" in told
+    assert "shop.sale: 1 row is gone" in told
+    ran(txbatch("restate", job, "1", "--why", "mended"))
+    ran(txbatch("restate", job, "2", "--why", "mended"))
+    assert "differ" not in txbatch("status").output
+    ran(txbatch("verify", job))
+    assert counted(txbatch) == 1
+
+
+def test_a_table_that_cannot_be_looked_at(
+    txbatch: Txbatch, job: str, sales: Sales, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "postgresql://reader:heron@127.0.0.1:1/shop")
+    said = ran(txbatch("status"))
+    assert "by_day: shop.sale was not looked at: source 'shop' does not answer (Connection refused); try again" in said
+    assert "heron" not in said
+    with monkeypatch.context() as unset:
+        unset.delenv(VARIABLE)
+        assert "shop.sale was not looked at: source 'shop' is not known here" in ran(txbatch("status"))
+
+
+def test_another_table_is_not_compared(txbatch: Txbatch, job: str, sales: Sales) -> None:
+    sales.shop.ask("CREATE TABLE shop.other (LIKE shop.sale INCLUDING ALL)")
+    sales.shop.ask("DROP TABLE shop.sale")
+    sales.shop.ask("ALTER TABLE shop.other RENAME TO sale")
+    assert "is another table, or on another server, than when it was counted" in ran(txbatch("status"))

@@ -1,0 +1,38 @@
+"""What is killed: the command at the points that a batch meets, and Spark's processes below a running command."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from subprocess import Popen
+
+import psutil
+
+Start = Callable[..., Popen[str]]
+KILLED = -signal.SIGKILL
+# In the order in which a batch meets them; the demo's own, inside Airflow's operator, is not met here.
+POINTS = [
+    "initialize.planned",
+    "emit.attempt_started",
+    "emit.manifest_written",
+    "emit.recorded",
+    "commit.loaded",
+    "commit.before_commit",
+    "commit.committed",
+    "success.cleaned",
+]
+
+
+def spark_processes(started: Popen[str]) -> dict[str, psutil.Process]:
+    """Java and the Python driver below a running `txbatch run`."""
+    java, driver = None, None
+    for child in psutil.Process(started.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if child.name() == "java":
+                java = child
+            elif "--attempt-folder" in child.cmdline():
+                driver = child
+    assert java is not None
+    assert driver is not None
+    return {"java": java, "driver": driver}
