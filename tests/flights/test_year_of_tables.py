@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.whole, pytest.mark.timeout(1500)]
 def table(databases: Callable[[str], str], year: pd.DataFrame, tmp_path: Path) -> Iterator[Shop]:
     """The table of flights, to which each day was added by a transaction of its own."""
     file = ensure_flights(tmp_path) / FILE
-    names = file.open().readline().strip().split(",")
+    header, *flights = file.read_text().splitlines(keepends=True)
+    names = header.strip().split(",")
     columns = ", ".join(f"{name} {COLUMNS.get(name, 'int')}" for name in names)
     made = f"CREATE SCHEMA shop; CREATE TABLE shop.flight ({columns}); CREATE TABLE shop.sale (id bigint)"
     with shop_in(databases("shop"), made) as shop:
@@ -44,10 +45,8 @@ def table(databases: Callable[[str], str], year: pd.DataFrame, tmp_path: Path) -
         )
         copied = f"COPY shop.flight ({', '.join(names)}) FROM STDIN (FORMAT csv, NULL 'NA')"
         lines: dict[date, list[str]] = {}
-        with file.open() as rows:
-            next(rows)
-            for day, line in zip(year["date"], rows, strict=True):
-                lines.setdefault(day, []).append(line)
+        for day, line in zip(year["date"], flights, strict=True):
+            lines.setdefault(day, []).append(line)
         for day in sorted(lines):
             part = tmp_path / "day.csv"
             part.write_text("".join(lines[day]))
