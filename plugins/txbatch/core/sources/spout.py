@@ -157,6 +157,12 @@ class Spout(ABC):
         """Return the missing parts of a plan, if the source is read by time: records may be lost with them."""
         return []
 
+    def lacking(self, before: Metadata, again: Metadata) -> list[str]:
+        """Return the parts of a plan that are missing now, or that another plan of the same interval lacks: they were missing
+        when it was planned, and may be back. By default the parts that are missing now.
+        """
+        return self.gone(before)
+
     def check_plan(self, metadata: Metadata) -> None:
         """Raise TransientError if a plan cannot be read any more as planned, and the spout sees so without Spark.
 
