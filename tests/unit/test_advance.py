@@ -74,7 +74,6 @@ def case() -> Case:
     return Case()
 
 
-@pytest.mark.rule("R6")
 @pytest.mark.parametrize("asleep", ["before it commits", "while it emits"])
 def test_a_run_whose_batch_was_aborted_as_abandoned_plans_its_records_again(
     case: Case, monkeypatch: pytest.MonkeyPatch, asleep: str
@@ -103,7 +102,6 @@ def test_a_run_whose_batch_was_aborted_as_abandoned_plans_its_records_again(
     assert (again.key, again.status) == (of_day(1).key, BatchStatus.EMITTED)
 
 
-@pytest.mark.rule("R16")
 def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = Steps.commit
 
@@ -116,7 +114,6 @@ def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest
         case.advance(1)
 
 
-@pytest.mark.rule("R10")
 def test_a_run_whose_batch_was_committed_meanwhile_is_told_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """By another try of the same run, between what this one read and its own commit."""
     check = Steps._check_whole

@@ -158,9 +158,7 @@ class Spout(ABC):
         return []
 
     def lacking(self, before: Metadata, again: Metadata) -> list[str]:
-        """Return the parts of a plan that are missing now, or that another plan of the same interval lacks: they were missing
-        when it was planned, and may be back. By default the parts that are missing now.
-        """
+        """Return the parts of a plan that are missing now, or that `again`, a plan of the same interval, was made without."""
         return self.gone(before)
 
     def check_plan(self, metadata: Metadata) -> None:
