@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from txbatch.core.errors import (
     InvalidWindow,
@@ -23,6 +25,7 @@ from txbatch.core.records.time_buckets import (
     Cut,
     Days,
     Instants,
+    LocalDates,
     Months,
     micros_of,
     time_of,
@@ -61,6 +64,9 @@ _TOLD = {
 _TRUNCATED = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour", DAY_MICROS: "day"}
 _OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
 _LAST = micros_of(datetime.max.replace(tzinfo=UTC))
+_CUTS: Mapping[str, Callable[[str], Cut]] = {"instants": lambda _: Instants(), "days": Days, "months": Months}
+# What is said of where windows end. By this it is told how a view is made: who changes that changes what is said.
+END = "When the window ends, which is not part of it, null after the year 9999"
 # 1970 began on a Thursday.
 _MONDAY = 4
 
@@ -85,11 +91,68 @@ class Length(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """A key made from the times of the field `time`: the start of a span, in the field `name`."""
+class Timed(ABC):
+    """A kind of window: a key made from the times of the field `time`, in the field `name`.
+
+    All that differs from kind to kind is asked of the window. Windows close, are late and leave in the order of `closes_by`.
+    """
 
     time: str
     name: str
+
+    @property
+    @abstractmethod
+    def per_record(self) -> int:
+        """The largest number of windows in which a record counts."""
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """The windows in the words of definitions."""
+
+    @abstractmethod
+    def starts(self, time: datetime | None) -> list[datetime | None]:
+        """Return the keys of all windows around a time; null for null."""
+
+    @property
+    @abstractmethod
+    def spark(self) -> str:
+        """Spark SQL for the key of a window; for an array of keys if a record counts in several windows."""
+
+    @abstractmethod
+    def first_open(self, time: int) -> int:
+        """Return the least value of `closes_by` of a window that has not ended at a time."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the window as stored by the ledger, without the job's field of time."""
+
+    def late_before(self, time: int) -> int:
+        """Return the key of the first open window at a time; windows with earlier keys have ended. Late windows are closed."""
+        return self.first_open(time)
+
+    @property
+    def closes_by(self) -> str:
+        """The report column by which the windows closed by a commit are found: the key's column (R26)."""
+        return self.name
+
+    @property
+    def left(self) -> str:
+        """The words for windows that have left, before a time."""
+        return "that begin"
+
+    def derived(self, key: datetime) -> dict[str, datetime | None]:
+        """Return the report's columns that follow from the key; none by default."""
+        return {}
+
+    def derived_sql(self, key: str) -> dict[str, str]:
+        """Return SQL of PostgreSQL for `derived`, over the SQL of the key."""
+        return {}
+
+    @property
+    def derived_said(self) -> dict[str, str]:
+        """The comments on the columns of `derived`."""
+        return {}
 
     @property
     def field(self) -> Field:
@@ -130,7 +193,28 @@ class Window(Timed):
     size: int
     slide: int
     origin: int
-    described: str
+    described: str = dataclass_field()
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Window:
+        """Return the window from the stored JSON."""
+        cut = _CUTS[stored["cut"]](stored.get("zone", ""))
+        return cls("", stored["start"], cut, stored["size"], stored["slide"], stored["origin"], "")
+
+    def to_json(self) -> dict[str, Any]:
+        zone = {"zone": self.cut.zone} if isinstance(self.cut, LocalDates) else {}
+        cut = {"cut": type(self.cut).__name__.lower(), **zone}
+        return {"start": self.name, **cut, "size": self.size, "slide": self.slide, "origin": self.origin}
+
+    def derived(self, key: datetime) -> dict[str, datetime | None]:
+        return {self.end_name: self.end(key)}
+
+    def derived_sql(self, key: str) -> dict[str, str]:
+        return {self.end_name: self.end_sql(key)}
+
+    @property
+    def derived_said(self) -> dict[str, str]:
+        return {self.end_name: f"{END}: {self.described}"}
 
     @property
     def per_record(self) -> int:
@@ -165,15 +249,6 @@ class Window(Timed):
         """
         number = self.cut.number(time)
         return number - (number - self.origin) % self.slide
-
-    def late_before(self, time: int) -> int:
-        """Return the start of the first open window at a time; earlier windows have ended. Late windows are closed."""
-        return self.first_open(time)
-
-    @property
-    def closes_by(self) -> str:
-        """The report column by which the windows closed by a commit are found: the column of their starts (R26)."""
-        return self.name
 
     def first_open(self, time: int) -> int:
         """Return the start of the first window that has not ended at a time; the start may be beyond the years of Python."""
