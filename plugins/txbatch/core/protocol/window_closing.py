@@ -9,7 +9,7 @@ from txbatch.core.windows.watermark import BEGIN
 
 if TYPE_CHECKING:
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-    from txbatch.core.windows.window import Timed
+    from txbatch.core.windows.timed import Timed
 
 # By stream.
 Marks = Mapping[str, int]

@@ -13,8 +13,9 @@ from txbatch.core.records.time_buckets import time_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.watermarked import watermarks
 from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.timed import Timed
 from txbatch.core.windows.watermark import MERGE
-from txbatch.core.windows.window import Timed, Window, lasting
+from txbatch.core.windows.window import Window, lasting
 
 if TYPE_CHECKING:
     from txbatch.core.batch.plan import BatchPlan

@@ -21,8 +21,8 @@ from txbatch.core.records.where import Condition as Condition
 from txbatch.core.records.where import check_where
 from txbatch.core.sources.spout import Spout, SpoutKind
 from txbatch.core.topology.look_up import How, StateQuery
+from txbatch.core.windows.timed import Timed
 from txbatch.core.windows.watermark import Watermark
-from txbatch.core.windows.window import Timed
 
 _WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
 

@@ -19,8 +19,8 @@ from txbatch.core.state.state import State
 from txbatch.core.topology.nodes import Node, Windowed
 from txbatch.core.topology.watermarked import of_another_time, policy, watermarks
 from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.timed import Timed
 from txbatch.core.windows.watermark import BEGIN, MERGE
-from txbatch.core.windows.window import Timed
 
 if TYPE_CHECKING:
     from txbatch.core.state.update import Change

@@ -43,7 +43,7 @@ from txbatch.core.topology.quarantine import quarantines
 from txbatch.core.topology.walks import origin_of
 from txbatch.core.topology.watermarked import add_watermark, check_window, timed_by_plan
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.window import Timed
+from txbatch.core.windows.timed import Timed
 
 if TYPE_CHECKING:
     from txbatch.core.records.declared import Fields

@@ -33,7 +33,7 @@ from txbatch.core.topology.nodes import (
     Watermarked,
     Windowed,
 )
-from txbatch.core.windows.window import Timed
+from txbatch.core.windows.timed import Timed
 
 
 def origin_of(node: Node) -> Source | Arguments | Merged | Join | Failed:

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from txbatch.core.errors import InvalidWindow
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.time_buckets import micros_of
-from txbatch.core.windows.window import Timed, lasting, micros
+from txbatch.core.windows.timed import Timed
+from txbatch.core.windows.window import lasting, micros
 
 Piece = TypeVar("Piece")
 

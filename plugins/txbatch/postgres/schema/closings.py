@@ -8,7 +8,7 @@ from txbatch.core.records.fields import free_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.upstream.ranges import CLOSED_BY
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.window import Timed
+from txbatch.core.windows.timed import Timed
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.functions import Function
 from txbatch.postgres.schema.versions import Versions

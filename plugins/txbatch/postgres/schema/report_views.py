@@ -12,7 +12,7 @@ from txbatch.core.state.state import changes_name, report_names, versions_name
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.window import Timed
+from txbatch.core.windows.timed import Timed
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.functions import PREFIXES, Function
 from txbatch.postgres.database.queries import query
