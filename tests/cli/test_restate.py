@@ -15,6 +15,7 @@ from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
 from txbatch.core.errors import TransientError
+from txbatch.core.protocol import restate
 from txbatch.launch.job_file import LAST_LINES
 
 pytestmark = pytest.mark.rule("R17")
@@ -236,6 +237,29 @@ def test_records_whose_file_is_gone_are_not_taken_out_in_silence(
     assert [(row["records_before"], row["records"]) for row in done] == [(3, 2)]
     assert counts(engine)["b"][0] == 1
     assert txbatch("restate", "days", "1", "--why", "once more").exit_code == 0, "what was accepted is not missed again"
+
+
+@pytest.mark.parametrize("rebuilt", [False, True], ids=["restate", "rebuild"])
+def test_a_file_that_is_back_before_the_commit_is_missed_all_the_same(
+    txbatch: Txbatch, job: str, two_files: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, rebuilt: bool
+) -> None:
+    """The plan was made without the file, so that its records are not among those read."""
+    before, content, check = counts(engine), two_files.read_text(), restate.check_whole
+
+    def back(*given: Any) -> None:
+        two_files.write_text(content)
+        check(*given)
+
+    two_files.unlink()
+    monkeypatch.setattr(restate, "check_whole", back)
+    asked = ["rebuild", job, "--why", "x"] if rebuilt else ["restate", "days", "1", "--why", "x"]
+    if rebuilt:
+        Path(job).write_text(Path(job).read_text().replace("count=Count()", 'count=Count(), least=Min("name")'))
+    told = (
+        "two of stream 'in' was not there when the interval was planned again, and the interval had 3 records then, 2"
+    )
+    refused(txbatch(*asked), told)
+    assert counts(engine) == before
 
 
 def test_records_in_other_files_by_now_are_counted_again(txbatch: Txbatch, two_files: Path, engine: Engine) -> None:

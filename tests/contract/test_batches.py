@@ -437,6 +437,36 @@ def test_a_run_whose_own_batch_was_aborted_goes_on_with_what_it_adopted(backing:
     assert backing.initialize(topology, "heir").txid == 1
 
 
+@pytest.mark.rule("R5", "R16")
+@pytest.mark.parametrize("now", ["a newer attempt", "committed", "aborted"])
+def test_an_attempt_that_is_overtaken_aborts_nothing(backing: Any, now: str) -> None:
+    """A try that found its chain broken, or a file missing, and slept before it aborted."""
+    topology = word_count(LogSpout({"a": 30}))
+    batch = backing.initialize(topology, "1")
+    old = backing.ledger.start_attempt(batch, run("1"), "code")
+    if now == "aborted":
+        backing.ledger.abort("word_count", 1, "by a person")
+    else:
+        backing.emit(topology, batch, words(dog=1), "1")
+    if now == "committed":
+        backing.commit(topology, batch, words(dog=1))
+    with refused("TX404"):
+        backing.ledger.abort("word_count", 1, "its chain is broken", old)
+    found = backing.ledger.batch("word_count", 1)
+    assert (found.status, found.reason) == {
+        "a newer attempt": (BatchStatus.EMITTED, None),
+        "committed": (BatchStatus.COMMITTED, None),
+        "aborted": (BatchStatus.ABORTED, "by a person"),
+    }[now]
+
+
+@pytest.mark.rule("R5", "R16")
+def test_the_newest_attempt_may_abort(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}))
+    newest = backing.ledger.start_attempt(backing.initialize(topology, "1"), run("1"), "code")
+    assert backing.ledger.abort("word_count", 1, "its chain is broken", newest).status is BatchStatus.ABORTED
+
+
 @pytest.mark.rule("R6")
 def test_who_waits_keeps_its_batch_as_long_as_it_is_its(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 30}))

@@ -14,8 +14,8 @@ from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, window
 from txbatch.core.records.time_buckets import micros_of
+from txbatch.core.windows import window as windows
 from txbatch.core.windows.window import Window
-from txbatch.postgres.schema import report_views
 
 SKIPPED = ["Pacific/Apia", "Pacific/Kiritimati", "Pacific/Kwajalein"]
 ZONES = [
@@ -88,7 +88,7 @@ def test_views_of_an_older_version_are_made_anew_where_windows_ended_otherwise(
     partials = {"hours": [((last,), (2,))]}
     with monkeypatch.context() as older:
         older.setattr(Window, "end_sql", lambda _, start: f"({start} + interval '1 hour')")
-        older.setattr(report_views, "END", "When the window ends, which is not part of it")
+        older.setattr(windows, "END", "When the window ends, which is not part of it")
         bench = Bench(engine, topology)
         bench.whole(partials, "1")
     with pytest.raises(ValueError, match="year 10000 is out of range"):
@@ -101,7 +101,7 @@ def test_views_of_an_older_version_are_made_anew_where_windows_ended_otherwise(
     for shown in ("report.hours_changes", "report.as_of_hours(1)", "report.get_hours('9999-12-31 23:00Z')"):
         assert {end for (end,) in bench.rows(f"{ends} {shown}")} == {None}
     said = "SELECT col_description('report.hours'::regclass, n) FROM generate_series(2, 3) n"
-    assert bench.rows(said) == [(f"{report_views.END}: windows of 1 hour by at",), ("as somebody says",)]
+    assert bench.rows(said) == [(f"{windows.END}: windows of 1 hour by at",), ("as somebody says",)]
 
 
 def test_the_report_of_batches_has_the_least_watermark_and_what_was_late(engine: Engine) -> None:

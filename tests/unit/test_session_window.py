@@ -69,7 +69,7 @@ def test_the_session_is_the_last_key_and_its_end_the_first_value() -> None:
     assert [key.name for key in aggregate.keys] == ["user", "begin"]
     assert list(aggregate.aggregates) == ["begin_end", "n"]
     assert one_for_one(aggregate.stream) == aggregate.stream.roots
-    assert aggregate.window_end({}) == {}
+    assert aggregate.window_end({"user": "", "begin": ""}) == {}
 
 
 def test_a_topology_says_by_which_sessions_it_counts() -> None:

@@ -1,4 +1,4 @@
-"""The nine transactions of the protocol: read rows under locks, ask `core.protocol`, write the decision."""
+"""The transactions of the protocol: read rows under locks, ask `core.protocol`, write the decision."""
 
 from __future__ import annotations
 
@@ -131,12 +131,18 @@ class Transactions(ABC):
             decisions.check_success(rows.lock_batch(topology, txid))
             return False
 
-    def abort(self, topology: str, txid: int, why: str) -> Batch:
-        """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
+    def abort(self, topology: str, txid: int, why: str, attempt: Assignment | None = None) -> Batch:
+        """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed.
+
+        If an attempt aborts, `attempt` is its assignment: raise StaleAttempt if a newer attempt has begun, or the batch is final
+        (R5).
+        """
         failpoints.hit("abort.before_lock")
         with self.store() as rows:
             rows.lock_topology(topology)  # no plan builds on the batch meanwhile
             batch = rows.lock_batch(topology, txid)
+            if attempt is not None:
+                fence.check_fence(batch, attempt.attempt, attempt.token)
             decisions.check_abort(batch)
             if batch.status is not BatchStatus.ABORTED:
                 _free(rows, batch, why)
@@ -215,7 +221,7 @@ def _write(rows: Rows, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
 def _abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
     """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
     try:
-        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so")
+        _free(rows, batch, decisions.abandoned(batch, run))
     except HalfCommitted:
         return False
     return True

@@ -229,7 +229,9 @@ class MemoryRows:
 
     def free(self, batch: Batch, reason: str) -> None:
         """Abort a batch."""
-        self.tables.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.ABORTED)
+        restated = f"{batch.reason}; aborted: " if batch.kind is BatchKind.RESTATE else ""
+        aborted = replace(batch, status=BatchStatus.ABORTED, reason=restated + one_line(reason))
+        self.tables.batches[batch.topology, batch.txid] = aborted
 
     def also_covering(self, batch: Batch) -> list[int]:
         """Return the other txids, not aborted, with intervals that overlap the batch's interval."""

@@ -50,7 +50,6 @@ from txbatch.core.upstream.upstream import (
     check_merged,
     unknown_state,
 )
-from txbatch.core.windows.window import Window
 from txbatch.memory.closed_sessions import closed_since
 
 if TYPE_CHECKING:
@@ -289,18 +288,18 @@ def _closed(tables: Tables, of: UpstreamState, range_: Metadata, columns: Sequen
         if stored is None:
             continue
         check_asked(of.state, columns, closed_columns(of, replaced_with(of, cut)))
-        keys, window = _shown(stored)[0], cast("PersistentAggregate", stored.aggregate).window
+        keys, aggregate = _shown(stored)[0], cast("PersistentAggregate", stored.aggregate)
         for key, (values, txid) in found.items():
             if values is None:
                 continue
             named = dict(zip(keys, key, strict=True))
-            if isinstance(window, Window):
-                named[window.end_name] = window.end(named[window.name])
+            if aggregate.window is not None:
+                named |= aggregate.window.derived(named[aggregate.window.name])
             shown = {**named, **values, "txid": txid, of.closed[-1]: closing.txid}
             if not closing.first <= micros_of(shown[closing.key]) < closing.end:
                 continue
             session = key, shown[closing.key]
-            if isinstance(window, Window) or (
+            if aggregate.sessions is None or (
                 closed_since(tables, of.state, stored, closing.gap, cut, range_, session, asked_before(of, range_, cut))
                 is None
             ):
@@ -328,8 +327,7 @@ def _columns_of_closed(stored: StoredState) -> tuple[str, ...]:
     if aggregate.window is None or not aggregate.closes:
         return ()
     keys, values = _shown(stored)
-    ends = [aggregate.window.end_name] if isinstance(aggregate.window, Window) else []
-    shown = [*keys, *ends, *values, "txid"]
+    shown = [*keys, *aggregate.window.derived_said, *values, "txid"]
     return (*shown, free_name(CLOSED_BY, shown))
 
 

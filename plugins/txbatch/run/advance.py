@@ -112,10 +112,10 @@ class Advance:
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
-        """True if another run has made a newer attempt of the batch than this run."""
+        """True if another run has made a newer attempt of the batch than this run, or has aborted the batch as abandoned."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
-            return now.lease_run != self.run.name and now.fence > batch.fence + 1
+            return decisions.was_abandoned(now) or (now.lease_run != self.run.name and now.fence > batch.fence + 1)
         return False
 
     def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
@@ -141,8 +141,10 @@ class Advance:
         except (BrokenChain, LeaseHeld) as error:
             why = str(error)
         except StaleAttempt as error:
-            if self.steps.ledger.batch(batch.topology, batch.txid).lease_run == self.run.name:
-                raise  # a newer try of the same run is at work
+            now = self.steps.ledger.batch(batch.topology, batch.txid)
+            over = now.status is BatchStatus.COMMITTED or decisions.was_abandoned(now)
+            if now.lease_run == self.run.name and not over:
+                raise  # a newer try of the same run is at work, or a person has aborted the batch
             why = str(error)
         log.info("%s", why)
         return LookAgain(why)

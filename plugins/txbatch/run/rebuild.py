@@ -144,7 +144,7 @@ class Rebuilder:
             return False
         planned, again = found
         try:
-            restate.check_whole(topology, planned.version, again.manifest)
+            restate.check_whole(topology, planned.version, planned.plan, again.manifest)
             return self.rebuilds.count(rebuild, topology, again.assignment, again.manifest, again.partials())
         finally:
             again.remove()

@@ -1,4 +1,4 @@
-"""The four steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success."""
+"""The steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success; and their parts, for trains."""
 
 from __future__ import annotations
 
@@ -232,14 +232,15 @@ class Steps:
         assignment, manifest = recorded
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         staged = self.staging.attempt(assignment).read_partials(manifest)
-        self._check_whole(batch, manifest)
+        self._check_whole(batch, assignment, manifest)
         try:
             committed = self.ledger.commit(self.job.topology, batch, staged, run)
         except BrokenChain as error:
-            self.ledger.abort(batch.topology, batch.txid, str(error))
+            self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
             raise
         failpoints.hit("commit.committed")
-        log.info("%s: committed txid %s with attempt %s", batch.topology, batch.txid, assignment.attempt)
+        done = "committed" if committed.applied else "already committed"
+        log.info("%s: %s txid %s with attempt %s", batch.topology, done, batch.txid, assignment.attempt)
         for told_of in interval_warnings.of_first(self.job.topology, batch, late_of(manifest)):
             log.warning("%s", told_of)
         return committed
@@ -253,15 +254,15 @@ class Steps:
             )
         return assignment, manifest
 
-    def _check_whole(self, batch: Batch, manifest: Manifest) -> None:
+    def _check_whole(self, batch: Batch, assignment: Assignment, manifest: Manifest) -> None:
         """Abort a restate that would lose records of a missing file, and raise TerminalError (R17)."""
         if batch.kind is not BatchKind.RESTATE or not batch.plan.whole:
             return
         try:
             version = self.ledger.version(batch.topology, batch.position)
-            restate.check_whole(self.job.topology, version, manifest)
+            restate.check_whole(self.job.topology, version, batch.plan, manifest)
         except TerminalError as error:
-            self.ledger.abort(batch.topology, batch.txid, str(error))
+            self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
             raise
 
     def success(self, batch: Batch) -> bool:

@@ -147,6 +147,11 @@ class IntervalSpout(PlainSpout):
         there = set(self._files())
         return [name for name in metadata["files"] if name not in there]
 
+    def lacking(self, before: Metadata, again: Metadata) -> list[str]:
+        """Return the files of a plan that are gone by now, or that another plan does not read."""
+        gone = self.gone(before)
+        return [name for name in before["files"] if name in gone or name not in again["files"]]
+
     def check_plan(self, metadata: Metadata) -> None:
         """Refuse a plan with a file of another size, unless the planned part of a grown file can be read."""
         for name, entry in metadata["files"].items() if self.fusable else ():

@@ -31,7 +31,6 @@ from txbatch.core.state.append import COPY, RECORD
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.sessions import join_pieces
 from txbatch.core.topology.topology import Topology
-from txbatch.core.windows.window import Window
 from txbatch.launch.expressions import check_expressions
 from txbatch.launch.job_file import load_job
 from txbatch.memory.application import MemoryApplication
@@ -239,8 +238,8 @@ def _row(aggregate: PersistentAggregate, key: Any, partial: Partial) -> dict[str
     keys = {each.name: value for each, value in zip(aggregate.keys, key, strict=True)}
     for hidden in (RECORD.name, COPY.name) if aggregate.state.appends else ():
         del keys[hidden]
-    if isinstance(window := aggregate.window, Window):
-        keys |= {window.end_name: window.end(keys[window.name])}
+    if aggregate.window is not None:
+        keys |= aggregate.window.derived(keys[aggregate.window.name])
     return keys | {name: each.finish(part) for name, each, part in _parts(aggregate, partial)}
 
 

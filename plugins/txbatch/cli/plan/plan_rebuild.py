@@ -65,7 +65,7 @@ def _emit(steps: Steps, emitter: EmitAgain, version: Batch) -> Again | None:
         return None
     try:
         again = emitter.emit(version.topology, version.txid, planned.plan, version.position)
-        check_whole(steps.job.topology, planned.version, again.manifest)
+        check_whole(steps.job.topology, planned.version, planned.plan, again.manifest)
         return again
     except Unverifiable as error:
         raise SourceChanged(

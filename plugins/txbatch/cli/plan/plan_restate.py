@@ -62,7 +62,7 @@ def _preview(steps: Steps, emitter: EmitAgain, asked: Restate) -> dict[str, Any]
         plan = BatchPlan.from_json(metadata)
         again = emitter.emit(topology.name, version.current.txid, plan, asked.position)
         if not asked.accept_missing:
-            check_whole(topology, version, again.manifest)
+            check_whole(topology, version, plan, again.manifest)
         states = [_state(each) for each in effects(reader.engine, topology, version, again)]
     except Unverifiable as error:
         raise SourceChanged(f"{topology.name}: txid {asked.position} cannot be counted again: {error}") from error

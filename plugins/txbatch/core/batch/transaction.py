@@ -66,7 +66,10 @@ class Interval:
 
 
 class BatchStatus(StrEnum):
-    """planned -> emitted -> committed, or planned/emitted -> aborted. The last two are final."""
+    """planned -> emitted -> committed, or planned/emitted -> aborted. The last two are final.
+
+    A new attempt of an emitted batch makes the batch planned again.
+    """
 
     PLANNED = "planned"
     EMITTED = "emitted"

@@ -51,8 +51,8 @@ BATCHES_MAX = 400
 # train hide behind the emission of the next.
 BATCHES_FIRST, GROWS = 16, 4
 # If more bytes are read by time, once for each train, trains are as long as possible.
-# The most planned bytes of the batches together.
 PASS_BYTES_MAX = 1_000_000
+# The most planned bytes of the batches together.
 BYTES_MAX = 8_000_000_000
 # The most rows of a state's partials that come to the driver at once, of all batches together: keys times batches.
 ROWS_MAX = 2_000_000

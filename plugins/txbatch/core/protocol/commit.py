@@ -10,6 +10,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, BatchKind
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.stored import StateDefinition, StoredTopology
+from txbatch.core.errors import NotEmitted
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Committed, Offsets, PositionVersion
 from txbatch.core.protocol.record_numbers import Bases, check_base, check_same_number
@@ -107,8 +108,12 @@ def decide_commit(topology: Topology, named: Batch, facts: CommitFacts) -> Commi
     """
     batch, manifest = facts.batch, facts.manifest
     order = facts.open_before, facts.last_committed, facts.offsets
-    if not decisions.check_commit(batch, named, *order) or manifest is None:
+    if not decisions.check_commit(batch, named, *order):
         return Committed(batch, applied=False)
+    if manifest is None:  # no emitted batch is without: a new attempt makes the batch planned again
+        raise NotEmitted(
+            f"{batch.topology}: attempt {facts.assignment.attempt} has no manifest; clear the task emit_batch"
+        )
     if facts.definition is not None:
         check_definition(topology, facts.definition.job, facts.definition)
     known = facts.definition.states if facts.definition is not None else {}

@@ -24,7 +24,7 @@ def check_attempt(batch: Batch, run: Run) -> None:
 
 
 def check_fence(batch: Batch, attempt: TransactionAttempt, token: str | None) -> None:
-    """Refuse an attempt that is not the newest (R5)."""
+    """Refuse an attempt that is not the newest, and each attempt of a final batch (R5)."""
     if batch.status.final or batch.fence != attempt.attempt_id or batch.token != token:
         raise StaleAttempt(
             f"{batch.topology}: attempt {attempt} is not the newest of txid {batch.txid}, which is {batch.status} "

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
-from txbatch.core.batch.plan import OfInterval, Ranges
+from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
 from txbatch.core.errors import BatchAborted, CannotRestate, TerminalError
 from txbatch.core.protocol.ledger import PositionVersion
@@ -83,8 +83,10 @@ def check_not_folded(version: PositionVersion) -> None:
         )
 
 
-def check_whole(topology: Topology, version: PositionVersion, manifest: Manifest) -> None:
+def check_whole(topology: Topology, version: PositionVersion, again: BatchPlan, manifest: Manifest) -> None:
     """Refuse to count an interval again without the records of missing files: TerminalError names the files.
+
+    `again` is the plan by which the interval is counted again: a file that was missing then is missed, though it may be back.
 
     If the same records were read, they are in other files now, or the missing file had no records of the interval.
     """
@@ -92,14 +94,23 @@ def check_whole(topology: Topology, version: PositionVersion, manifest: Manifest
         before, now = version.read.get(name, {}), manifest.streams.get(name, {})
         if not isinstance(planned, OfInterval) or before == now:
             continue
-        if gone := topology.streams[name].spout.gone(planned.plan):
-            position = version.asked.position
+        spout = topology.streams[name].spout
+        if lacking := spout.lacking(planned.plan, again.streams[name].plan):
+            position, one = version.asked.position, len(lacking) == 1
+            missing = (
+                "not there any more" if spout.gone(planned.plan) else "not there when the interval was planned again"
+            )
             raise CannotRestate(
-                f"{topology.name}: txid {position} is counted again whole or not at all: {list_some(gone)} of stream {name!r} "
-                f"{'is' if len(gone) == 1 else 'are'} not there any more, and the interval had {_records(before)} then, "
-                f"{_records(now)} now. Restore the missing files; or count the interval without the missing files: "
+                f"{topology.name}: txid {position} is counted again whole or not at all: {list_some(lacking)} of stream {name!r} "
+                f"{_verb(missing, one)} {missing}, and the interval had {_records(before)} then, {_records(now)} now. Restore "
+                "the missing files, and restate again; or count the interval without the missing files: "
                 f"{restate_command(topology.name, position)} --accept-missing"
             )
+
+
+def _verb(missing: str, one: bool) -> str:
+    now = missing.endswith("more")
+    return ("is" if now else "was") if one else ("are" if now else "were")
 
 
 def _records(read: Mapping[str, ReadPartition | None]) -> str:

@@ -9,8 +9,7 @@ from txbatch.core.windows.watermark import BEGIN
 
 if TYPE_CHECKING:
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-    from txbatch.core.windows.session_window import SessionWindow
-    from txbatch.core.windows.window import Window
+    from txbatch.core.windows.timed import Timed
 
 # By stream.
 Marks = Mapping[str, int]
@@ -31,7 +30,7 @@ def decide_closing(
     plans, found = list(open_plans), dict[str, Closed]()
     closed_to = {name: before[name] for name in (each.state.name for each in aggregates) if name in before}
     for aggregate in (each for each in aggregates if each.closes):
-        state, window = aggregate.state.name, cast("Window | SessionWindow", aggregate.window)
+        state, window = aggregate.state.name, cast("Timed", aggregate.window)
         was, marks = closed_to.get(state), [aggregate.watermark_of(each) for each in (after, *plans)]
         known = [each for each in marks if each is not None]
         now = largest([was, min(known) if len(known) == len(marks) else None])

@@ -157,6 +157,10 @@ class Spout(ABC):
         """Return the missing parts of a plan, if the source is read by time: records may be lost with them."""
         return []
 
+    def lacking(self, before: Metadata, again: Metadata) -> list[str]:
+        """Return the parts of a plan that are missing now, or that `again`, a plan of the same interval, was made without."""
+        return self.gone(before)
+
     def check_plan(self, metadata: Metadata) -> None:
         """Raise TransientError if a plan cannot be read any more as planned, and the spout sees so without Spark.
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 from txbatch.core.aggregates.aggregator import Count
 from txbatch.core.batch.transaction import Batch, Interval, Metadata
 from txbatch.core.errors import InvalidRetention, WindowsGone
-from txbatch.core.records.time_buckets import Cut, Days, Instants, LocalDates, Months, time_of
+from txbatch.core.records.time_buckets import time_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.watermarked import watermarks
 from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.timed import Timed
 from txbatch.core.windows.watermark import MERGE
 from txbatch.core.windows.window import Window, lasting
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from txbatch.core.batch.plan import BatchPlan
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
-_CUTS: Mapping[str, Callable[[str], Cut]] = {"instants": lambda _: Instants(), "days": Days, "months": Months}
+# How a kind of window is told from other kinds as it is stored: by what it alone has.
+_KINDS: Mapping[str, type[Window | SessionWindow]] = {"cut": Window, "gap": SessionWindow}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class KeptWindows:
     """
 
     keep: int
-    window: Window | SessionWindow
+    window: Timed
     streams: Mapping[str, bool]
     records: str | None = None
 
@@ -45,7 +47,7 @@ class KeptWindows:
         values = aggregate.aggregates.items()
         counted = (name for name, each in values if isinstance(each, Count) and each.where is None and not each.since)
         streams = {name: says.planned for name, says in sorted(watermarks(aggregate.stream).items())}
-        return cls(keep, cast("Window | SessionWindow", aggregate.window), streams, next(counted, None))
+        return cls(keep, cast("Timed", aggregate.window), streams, next(counted, None))
 
     @property
     def by(self) -> str:
@@ -69,27 +71,14 @@ class KeptWindows:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON stored in the ledger."""
-        window = self.window
-        cut: dict[str, Any] = {"start": window.name}
-        if isinstance(window, SessionWindow):
-            cut["gap"] = window.gap
-        else:
-            zone = {"zone": window.cut.zone} if isinstance(window.cut, LocalDates) else {}
-            kind = type(window.cut).__name__.lower()
-            cut |= {"cut": kind, **zone, "size": window.size, "slide": window.slide, "origin": window.origin}
         records = {} if self.records is None else {"records": self.records}
-        return {"keep": self.keep, "window": cut, "streams": dict(self.streams), **records}
+        return {"keep": self.keep, "window": self.window.to_json(), "streams": dict(self.streams), **records}
 
     @classmethod
     def from_json(cls, stored: Metadata) -> KeptWindows:
         """Return the kept windows from the stored JSON."""
-        cut, window = stored["window"], cast("Window | SessionWindow | None", None)
-        if "gap" in cut:
-            window = SessionWindow("", cut["start"], cut["gap"])
-        else:
-            by = _CUTS[cut["cut"]](cut.get("zone", ""))
-            window = Window("", cut["start"], by, cut["size"], cut["slide"], cut["origin"], "")
-        return cls(stored["keep"], window, stored["streams"], stored.get("records"))
+        kind = next(of for mark, of in _KINDS.items() if mark in stored["window"])
+        return cls(stored["keep"], kind.from_json(stored["window"]), stored["streams"], stored.get("records"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +112,7 @@ class Left:
 
 def which(kept: KeptWindows, before: int) -> str:
     """Return, in words, which windows are before a time."""
-    time = describe_time(before)
-    return f"that begin before {time}" if kept.gap is None else f"(its sessions) that end before {time}"
+    return f"{kept.window.left} before {describe_time(before)}"
 
 
 def describe_time(micros: int) -> str:

@@ -21,9 +21,8 @@ from txbatch.core.records.where import Condition as Condition
 from txbatch.core.records.where import check_where
 from txbatch.core.sources.spout import Spout, SpoutKind
 from txbatch.core.topology.look_up import How, StateQuery
-from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.timed import Timed
 from txbatch.core.windows.watermark import Watermark
-from txbatch.core.windows.window import Window
 
 _WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
 
@@ -370,7 +369,7 @@ class Windowed(After):
     In sessions, the start is the record's own time: a session's begin is only seen with all records of the key.
     """
 
-    window: Window | SessionWindow
+    window: Timed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,8 @@ from txbatch.core.state.state import State
 from txbatch.core.topology.nodes import Node, Windowed
 from txbatch.core.topology.watermarked import of_another_time, policy, watermarks
 from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.timed import Timed
 from txbatch.core.windows.watermark import BEGIN, MERGE
-from txbatch.core.windows.window import Window
 
 if TYPE_CHECKING:
     from txbatch.core.state.update import Change
@@ -106,7 +106,7 @@ class PersistentAggregate:
         return self.stream.fields if self.state.appends else ()
 
     @property
-    def window(self) -> Window | SessionWindow | None:
+    def window(self) -> Timed | None:
         """The window among the keys; None if records are grouped by fields alone."""
         found = self.stream.window if isinstance(self.stream, Windowed) else None
         return found if found and found.field in self.keys else None
@@ -118,8 +118,7 @@ class PersistentAggregate:
 
     def window_end(self, keys: Mapping[str, str]) -> dict[str, str]:
         """Return the report's column for the end of windows, in SQL over the SQL of the keys; the end of sessions is a value."""
-        window = self.window
-        return {window.end_name: window.end_sql(keys[window.name])} if isinstance(window, Window) else {}
+        return {} if self.window is None else self.window.derived_sql(keys[self.window.name])
 
     @property
     def closes(self) -> bool:

@@ -43,7 +43,7 @@ from txbatch.core.topology.quarantine import quarantines
 from txbatch.core.topology.walks import origin_of
 from txbatch.core.topology.watermarked import add_watermark, check_window, timed_by_plan
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.window import Window
+from txbatch.core.windows.timed import Timed
 
 if TYPE_CHECKING:
     from txbatch.core.records.declared import Fields
@@ -233,14 +233,14 @@ class Stream:
             "values than the one before; ask it by a query stream (new_query_stream), or name it as a LiveState, as of a txid"
         )
 
-    def group_by(self, *by: str | Window | SessionWindow) -> GroupedStream[Stream]:
+    def group_by(self, *by: str | Timed) -> GroupedStream[Stream]:
         """Group for `persistent_aggregate`, or for operations per batch; the start of a `window` is a field from here on.
 
         The start of a `session_window` is the last key: sessions of a key stand together.
         """
         if not by:
             raise MissingPart(f"stream {self.name!r}: group_by needs at least one field")
-        windows = [each for each in by if isinstance(each, Window | SessionWindow)]
+        windows = [each for each in by if isinstance(each, Timed)]
         if len(windows) > 1:
             raise InvalidWindow(f"{self.of('group_by')}: {len(windows)} windows; group by one of them")
         by = tuple(sorted(by, key=lambda each: isinstance(each, SessionWindow)))

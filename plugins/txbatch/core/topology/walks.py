@@ -33,8 +33,7 @@ from txbatch.core.topology.nodes import (
     Watermarked,
     Windowed,
 )
-from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.window import Window
+from txbatch.core.windows.timed import Timed
 
 
 def origin_of(node: Node) -> Source | Arguments | Merged | Join | Failed:
@@ -153,6 +152,6 @@ def on_the_way(node: Node) -> Iterator[Node]:
     yield node
 
 
-def windows(node: Node) -> tuple[Window | SessionWindow, ...]:
+def windows(node: Node) -> tuple[Timed, ...]:
     """Return the windows by which the node's records are, or were, grouped, in order."""
     return tuple(each.window for each in on_the_way(node) if isinstance(each, Windowed))

@@ -25,8 +25,9 @@ from txbatch.core.topology.nodes import (
     Windowed,
 )
 from txbatch.core.topology.walks import on_the_way
+from txbatch.core.windows.timed import Timed
 from txbatch.core.windows.watermark import MERGE, Watermark, checked_late
-from txbatch.core.windows.window import Timed, micros
+from txbatch.core.windows.window import micros
 
 
 def add_watermark(node: Node, time: str, delay: str, late: str) -> Node:

@@ -11,7 +11,7 @@ where batches end. A restate may take a piece away, and part a session again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from txbatch.core.errors import InvalidWindow
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.time_buckets import micros_of
-from txbatch.core.windows.window import Timed, lasting, micros
+from txbatch.core.windows.timed import Timed
+from txbatch.core.windows.window import lasting, micros
 
 Piece = TypeVar("Piece")
 
@@ -47,6 +48,19 @@ class SessionWindow(Timed):
     def late_before(self, time: int) -> int:
         """Return the time before which a record is late by a watermark: the watermark, against the record's own time (R25)."""
         return time
+
+    @property
+    def left(self) -> str:
+        """The words for sessions that have left, before a time."""
+        return "(its sessions) that end"
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> SessionWindow:
+        """Return the session window from the stored JSON."""
+        return cls("", stored["start"], stored["gap"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"start": self.name, "gap": self.gap}
 
     @property
     def closes_by(self) -> str:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from txbatch.core.errors import (
     InvalidWindow,
-    NameTaken,
     OutOfRange,
-    UnknownField,
-    WrongType,
 )
-from txbatch.core.records.fields import Field, fitted_name
 from txbatch.core.records.sql import spark_name
 from txbatch.core.records.time_buckets import (
     DAY_MICROS,
@@ -23,11 +20,13 @@ from txbatch.core.records.time_buckets import (
     Cut,
     Days,
     Instants,
+    LocalDates,
     Months,
     micros_of,
     time_of,
     zone_named,
 )
+from txbatch.core.windows.timed import Timed
 
 # A record counts in at most as many windows.
 SLIDES_MAX = 10_000
@@ -61,6 +60,9 @@ _TOLD = {
 _TRUNCATED = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour", DAY_MICROS: "day"}
 _OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
 _LAST = micros_of(datetime.max.replace(tzinfo=UTC))
+_CUTS: Mapping[str, Callable[[str], Cut]] = {"instants": lambda _: Instants(), "days": Days, "months": Months}
+# What is said of where windows end. By this it is told how a view is made: who changes that changes what is said.
+END = "When the window ends, which is not part of it, null after the year 9999"
 # 1970 began on a Thursday.
 _MONDAY = 4
 
@@ -85,39 +87,6 @@ class Length(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """A key made from the times of the field `time`: the start of a span, in the field `name`."""
-
-    time: str
-    name: str
-
-    @property
-    def field(self) -> Field:
-        """The field of the start."""
-        return Field(self.name, "timestamp")
-
-    @property
-    def end_name(self) -> str:
-        """The name of the end in reports."""
-        return fitted_name(self.name.removesuffix("_start"), "_end")
-
-    def check(self, of: str, fields: Sequence[Field]) -> None:
-        """DefinitionError if records with these fields cannot be grouped by the span."""
-        types = {field.name: field.type for field in fields}
-        if self.time not in types:
-            raise UnknownField(f"{of}: a window is of {self.time!r}, which is no field here; it has {', '.join(types)}")
-        if types[self.time] != "timestamp":
-            raise WrongType(
-                f"{of}: a window is of {self.time!r}, a {types[self.time]}; windows are of a timestamp: make one of it by each"
-            )
-        if self.name.lower() in {name.lower() for name in types}:
-            raise NameTaken(
-                f"{of}: the window's start is to be the field {self.name!r}, which is there already; give it another name, "
-                'window(..., name="...")'
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class Window(Timed):
     """The result of `window`: the times of the field `time` are cut into windows, and the field `name` has the windows'
     starts.
@@ -130,7 +99,28 @@ class Window(Timed):
     size: int
     slide: int
     origin: int
-    described: str
+    described: str = dataclass_field()
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Window:
+        """Return the window from the stored JSON."""
+        cut = _CUTS[stored["cut"]](stored.get("zone", ""))
+        return cls("", stored["start"], cut, stored["size"], stored["slide"], stored["origin"], "")
+
+    def to_json(self) -> dict[str, Any]:
+        zone = {"zone": self.cut.zone} if isinstance(self.cut, LocalDates) else {}
+        cut = {"cut": type(self.cut).__name__.lower(), **zone}
+        return {"start": self.name, **cut, "size": self.size, "slide": self.slide, "origin": self.origin}
+
+    def derived(self, key: datetime) -> dict[str, datetime | None]:
+        return {self.end_name: self.end(key)}
+
+    def derived_sql(self, key: str) -> dict[str, str]:
+        return {self.end_name: self.end_sql(key)}
+
+    @property
+    def derived_said(self) -> dict[str, str]:
+        return {self.end_name: f"{END}: {self.described}"}
 
     @property
     def per_record(self) -> int:
@@ -165,15 +155,6 @@ class Window(Timed):
         """
         number = self.cut.number(time)
         return number - (number - self.origin) % self.slide
-
-    def late_before(self, time: int) -> int:
-        """Return the start of the first open window at a time; earlier windows have ended. Late windows are closed."""
-        return self.first_open(time)
-
-    @property
-    def closes_by(self) -> str:
-        """The report column by which the windows closed by a commit are found: the column of their starts (R26)."""
-        return self.name
 
     def first_open(self, time: int) -> int:
         """Return the start of the first window that has not ended at a time; the start may be beyond the years of Python."""

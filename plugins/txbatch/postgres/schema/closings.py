@@ -8,24 +8,24 @@ from txbatch.core.records.fields import free_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.upstream.ranges import CLOSED_BY
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.window import Window
+from txbatch.core.windows.timed import Timed
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.functions import Function
 from txbatch.postgres.schema.versions import Versions
 
 
-def closings(aggregate: PersistentAggregate, window: Window, types: Mapping[str, str]) -> Function:
+def closings(aggregate: PersistentAggregate, window: Timed, types: Mapping[str, str]) -> Function:
     """Return the function for the windows closed by batches after a txid, up to another txid.
 
     `types` are the PostgreSQL types of the report's columns.
     """
-    state, start, end = aggregate.state.name, pg_name(window.name), pg_name(window.end_name)
+    state, key, end = aggregate.state.name, pg_name(window.closes_by), pg_name(window.end_name)
     returns = {**types, free_name(CLOSED_BY, types): "bigint"}
     takes = {free_name(name, returns): "bigint" for name in ("from_txid", "to_txid")}
     of_state = f"k.topology = {pg_text(aggregate.topology)} AND k.state = {pg_text(state)}"
     between = "k.txid > LEAST($1, $2) AND k.txid <= GREATEST($1, $2)"
-    # By the start they are found in the index; the end says that it is these, whatever windows were before a rebuild.
-    theirs = f"r.{start} >= k.first_start AND r.{start} < k.before_start AND r.{end} <= k.closed_to"
+    # By the key they are found in the index; the end says that it is these, whatever windows were before a rebuild.
+    theirs = f"r.{key} >= k.first_start AND r.{key} < k.before_start AND r.{end} <= k.closed_to"
     selected = listed([*(f"r.{pg_name(name)}" for name in types), "k.txid"])
     body = f"SELECT {selected} FROM report.closings k JOIN report.{pg_name(state)} r ON {theirs} WHERE {of_state} AND {between}"
     said = (

@@ -12,7 +12,7 @@ from txbatch.core.state.state import changes_name, report_names, versions_name
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.window import Window
+from txbatch.core.windows.timed import Timed
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.functions import PREFIXES, Function
 from txbatch.postgres.database.queries import query
@@ -40,8 +40,7 @@ _MARKS = {
     "counted": ("c.counted", "Whether records of the key count; false: the key went away"),
 }
 
-# What is said of where windows and sessions end. By this it is told how a view is made: who changes that changes what is said.
-END = "When the window ends, which is not part of it, null after the year 9999"
+# What is said of where sessions end. By this it is told how a view is made: who changes that changes what is said.
 SESSION_END = "When the last record of the session was"
 
 
@@ -111,12 +110,13 @@ def _recreate_outdated(connection: Connection, aggregate: PersistentAggregate) -
     """Yield the statements that replace outdated views of windows and sessions, and the comments by which they are known."""
     if (window := aggregate.window) is None:
         return
-    said = described(aggregate)[window.end_name]
+    end = next(iter(window.derived_said), window.end_name)
+    said = described(aggregate)[end]
     for view, create in zip(_views(aggregate), (create_report, create_changes), strict=False):
         there = _told(connection, view)
-        if there.get(window.end_name, said) != said:
+        if there.get(end, said) != said:
             yield create(aggregate, [*there])
-            yield from _on_columns(view, {window.end_name: said})
+            yield from _on_columns(view, {end: said})
 
 
 def drop(connection: Connection, state: str) -> Iterator[str]:
@@ -179,10 +179,10 @@ def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: 
 def _closed(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Function:
     """Return the function for the closed windows or sessions of a state."""
     match aggregate.window:
-        case Window() as window:
-            return closings(aggregate, window, types)
         case SessionWindow() as sessions:
             return closed_sessions(aggregate, sessions, types)
+        case Timed() as window:
+            return closings(aggregate, window, types)
         case None:
             raise AssertionError(f"{aggregate.state.name}: it has no windows")
 
@@ -306,8 +306,8 @@ def _values(aggregate: PersistentAggregate) -> dict[str, str]:
 def described(aggregate: PersistentAggregate) -> dict[str, str]:
     """Return the descriptions of keys and values."""
     keys = {key.name: "Key" for key in aggregate.keys}
-    if isinstance(window := aggregate.window, Window):
-        keys |= {window.end_name: f"{END}: {window.described}"}
+    if aggregate.window is not None:
+        keys |= aggregate.window.derived_said
     values = {name: _aggregated(each) for name, each in aggregate.aggregates.items()}
     if (sessions := aggregate.sessions) is not None:
         values[sessions.end_name] = f"{SESSION_END}: {values[sessions.end_name]}"

@@ -1,0 +1,129 @@
+"""A run that was taken for dead, and is there again: what became of its batch decides whether it goes on, plans anew or ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from refusals import refused
+from support import ListSpout, word_count
+
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
+from txbatch.core.protocol.coordinator import Yours, initialize_transaction, take_turn
+from txbatch.core.protocol.decisions import Wait
+from txbatch.memory.application import MemoryApplication
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.run_locks import MemoryRunLocks
+from txbatch.memory.runner import MemoryJob
+from txbatch.memory.staging import MemoryStaging
+from txbatch.run.advance import Advance, Finished
+from txbatch.run.steps import Steps
+
+START, DAY = datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1)
+
+
+def of_day(number: int) -> Run:
+    return Run(f"day {number}", interval=Interval(START + number * DAY, START + (number + 1) * DAY))
+
+
+class Daily(ListSpout):
+    """A word a day."""
+
+    by_interval = True
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        return {**curr_metadata, "start": 0, "end": 1}
+
+    def batch(self, plan: Any) -> list[tuple[str]]:
+        return [("dog",)]
+
+
+@contextmanager
+def once(call: Callable[[], object], *, seconds: float, name: str) -> Iterator[None]:
+    call()
+    yield
+
+
+class Case:
+    """A topology by the day; the clock of its ledger is this object's."""
+
+    def __init__(self) -> None:
+        self.now = START + 100 * DAY
+        self.ledger, self.staging = MemoryLedger(clock=lambda: self.now), MemoryStaging()
+        self.topology = word_count(Daily(), max_pending=2)
+        self.steps = Steps(MemoryJob(self.topology), self.ledger, self.staging, MemoryRunLocks(), once)
+        self.application = MemoryApplication(self.topology, self.staging)
+
+    def advance(self, number: int) -> Any:
+        return Advance(self.steps, of_day(number), self.application.emit).to_commit()
+
+    def overtaken(self) -> None:
+        """The first day's run sleeps, and the second day's aborts its batch as abandoned."""
+        self.now += DAY
+        own = initialize_transaction(self.ledger, self.topology, of_day(2))
+        assert isinstance(own, Batch)
+        assert take_turn(self.ledger, own, of_day(2)) == Yours()
+        assert self.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case()
+
+
+@pytest.mark.parametrize("asleep", ["before it commits", "while it emits"])
+def test_a_run_whose_batch_was_aborted_as_abandoned_plans_its_records_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch, asleep: str
+) -> None:
+    commit, emit, slept = Steps.commit, case.application.emit, list[str]()
+
+    def sleep() -> None:
+        if not slept:
+            slept.append(asleep)
+            case.overtaken()
+
+    def committing(*given: Any) -> Any:
+        sleep()
+        return commit(*given)
+
+    def emitting(*given: Any) -> Any:
+        sleep()
+        return emit(*given)
+
+    if asleep == "while it emits":
+        monkeypatch.setattr(case.application, "emit", emitting)
+    else:
+        monkeypatch.setattr(Steps, "commit", committing)
+    assert isinstance(case.advance(1), Wait), "for the second day's batch, which has a lower txid"
+    again = case.ledger.batch("word_count", 3)
+    assert (again.key, again.status) == (of_day(1).key, BatchStatus.EMITTED)
+
+
+def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = Steps.commit
+
+    def aborted(*given: Any) -> Any:
+        case.ledger.abort("word_count", 1, "wrong day")
+        return commit(*given)
+
+    monkeypatch.setattr(Steps, "commit", aborted)
+    with refused("TX404"):
+        case.advance(1)
+
+
+def test_a_run_whose_batch_was_committed_meanwhile_is_told_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another try of the same run, between what this one read and its own commit."""
+    check = Steps._check_whole
+
+    def committed(steps: Steps, batch: Batch, *given: Any) -> None:
+        monkeypatch.setattr(Steps, "_check_whole", check)
+        assert steps.commit(batch, of_day(1)).applied
+        check(steps, batch, *given)
+
+    monkeypatch.setattr(Steps, "_check_whole", committed)
+    finished = case.advance(1)
+    assert isinstance(finished, Finished)
+    assert (finished.batch.txid, finished.applied) == (1, False)
