@@ -97,20 +97,16 @@ def check_whole(topology: Topology, version: PositionVersion, again: BatchPlan, 
         spout = topology.streams[name].spout
         if lacking := spout.lacking(planned.plan, again.streams[name].plan):
             position, one = version.asked.position, len(lacking) == 1
-            missing = (
-                "not there any more" if spout.gone(planned.plan) else "not there when the interval was planned again"
-            )
+            if spout.gone(planned.plan):
+                missing = f"{'is' if one else 'are'} not there any more"
+            else:
+                missing = f"{'was' if one else 'were'} not there when the interval was planned again"
             raise CannotRestate(
                 f"{topology.name}: txid {position} is counted again whole or not at all: {list_some(lacking)} of stream {name!r} "
-                f"{_verb(missing, one)} {missing}, and the interval had {_records(before)} then, {_records(now)} now. Restore "
+                f"{missing}, and the interval had {_records(before)} then, {_records(now)} now. Restore "
                 "the missing files, and restate again; or count the interval without the missing files: "
                 f"{restate_command(topology.name, position)} --accept-missing"
             )
-
-
-def _verb(missing: str, one: bool) -> str:
-    now = missing.endswith("more")
-    return ("is" if now else "was") if one else ("are" if now else "were")
 
 
 def _records(read: Mapping[str, ReadPartition | None]) -> str:
