@@ -22,6 +22,18 @@ POINTS = [
     "commit.committed",
     "success.cleaned",
 ]
+# A condition of a job: the first task of Spark stays in the middle of its records until the file HELD is gone.
+WAIT = """
+import os, time
+def wait(record):
+    held = os.environ.get("HELD")
+    if held and not os.path.exists(held + ".before"):
+        open(held + ".before", "w").close()
+        open(held, "w").close()
+        while os.path.exists(held):
+            time.sleep(0.02)
+    return True
+"""
 
 
 def spark_processes(started: Popen[str]) -> dict[str, psutil.Process]:

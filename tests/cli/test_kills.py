@@ -11,7 +11,7 @@ from subprocess import Popen
 
 import psutil
 import pytest
-from kills import KILLED, POINTS, Start, spark_processes
+from kills import KILLED, POINTS, WAIT, Start, spark_processes
 from sizes import EVERYTHING
 from sqlalchemy import Engine, make_url, text
 from support import until
@@ -28,18 +28,7 @@ stream.group_by("word").persistent_aggregate(OpaqueState("sentences"), count=Cou
 if __name__ == "__main__":
     raise SystemExit(emit(topology))
 """
-# Stays in the middle of a Spark task until the file HELD is gone.
-HELD = """
-import os, time
-def wait(record):
-    held = os.environ.get("HELD")
-    if held and not os.path.exists(held + ".before"):
-        open(held + ".before", "w").close()
-        open(held, "w").close()
-        while os.path.exists(held):
-            time.sleep(0.02)
-    return True
-""" + SENTENCES.replace('.flat_map("split', '.filter(wait).flat_map("split')
+HELD = WAIT + SENTENCES.replace('.flat_map("split', '.filter(wait).flat_map("split')
 FIRST_BATCH = {"how": 1, "are": 1, "you": 2, "nice": 1, "to": 1, "meet": 1}
 ALL = {**FIRST_BATCH, "what": 1, "a": 1, "good": 1, "day": 1}
 APART = {

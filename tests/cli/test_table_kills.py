@@ -12,7 +12,7 @@ from subprocess import Popen
 import psutil
 import pytest
 from cli_support import MAIN
-from kills import KILLED, POINTS, Start, spark_processes
+from kills import KILLED, POINTS, WAIT, Start, spark_processes
 from source_tables import FIELDS, READ, TABLE, VARIABLE, Shop, role, shop_in
 from sqlalchemy import Engine, text
 from support import until
@@ -21,18 +21,9 @@ SPOUTS = {
     "added": f'PostgresSpout("shop.sale", {FIELDS!r}, source="shop", max_rows=4)',
     "by time": f'PostgresIntervalSpout("shop.sale", {FIELDS + ", sold_at timestamp"!r}, time="sold_at", source="shop")',
 }
-# Stays within the first task of Spark that has read its rows, until the file HELD is gone.
 JOB = (
-    """
-import os, time
-def wait(record):
-    held = os.environ.get("HELD")
-    if held and not os.path.exists(held + ".before"):
-        open(held + ".before", "w").close()
-        open(held, "w").close()
-        while os.path.exists(held):
-            time.sleep(0.02)
-    return True
+    WAIT
+    + """
 topology = Topology("turnover")
 sales = topology.new_stream("sales", {spout}).filter(wait)
 sales.group_by("shop").persistent_aggregate(OpaqueState("turnover"), sales=Count(), amount=Sum("amount"))
