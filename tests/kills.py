@@ -48,3 +48,11 @@ def spark_processes(started: Popen[str]) -> dict[str, psutil.Process]:
     assert java is not None
     assert driver is not None
     return {"java": java, "driver": driver}
+
+
+def kill_python_workers(started: Popen[str]) -> None:
+    """Kill the Python processes of Spark's tasks below a running `txbatch run`; one that has ended meanwhile is passed over."""
+    for child in spark_processes(started)["java"].children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "pyspark.daemon" in " ".join(child.cmdline()):
+                child.kill()

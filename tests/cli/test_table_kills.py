@@ -7,12 +7,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import Popen
 
-import psutil
 import pytest
 from cli_support import MAIN
-from kills import KILLED, POINTS, WAIT, Start, spark_processes
+from kills import KILLED, POINTS, WAIT, Start, kill_python_workers, spark_processes
 from source_tables import FIELDS, READ, TABLE, VARIABLE, Shop, role, shop_in
 from sqlalchemy import Engine, text
 from support import until
@@ -106,8 +104,7 @@ def test_killed_while_the_rows_are_read(
         if which == "Spark":
             os.kill(spark_processes(running)["java"].pid, signal.SIGKILL)
         elif which == "a task of Spark":
-            for worker in python_workers(running):
-                worker.kill()
+            kill_python_workers(running)
         else:
             shop.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'txbatch source'")
         held.unlink()
@@ -118,9 +115,3 @@ def test_killed_while_the_rows_are_read(
         assert counted(engine) == told_by_the_table(shop)
         attempts = start("batches", "turnover", "--json").communicate()[0]
         assert all(row["status"] == "committed" for row in json.loads(attempts))
-
-
-def python_workers(running: Popen[str]) -> list[psutil.Process]:
-    """The Python processes of Spark's tasks."""
-    java = spark_processes(running)["java"]
-    return [each for each in java.children(recursive=True) if "pyspark.daemon" in " ".join(each.cmdline())]
