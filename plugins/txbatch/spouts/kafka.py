@@ -1,0 +1,338 @@
+"""KafkaSpout and OpaqueKafkaSpout: the messages of a topic, each once, by offsets that are in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from txbatch import settings
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
+from txbatch.core.errors import InvalidOption, PartitionUnreadable, RecordsGone, SourceUnfit
+from txbatch.core.records.declared import fields_ddl
+from txbatch.core.records.fields import Field, parse_fields
+from txbatch.core.sources.labels import labelled, partitions_of
+from txbatch.core.sources.spout import (
+    PARTITION_COLUMN,
+    BatchCoordinator,
+    OpaquePartitionedSpout,
+    PartitionedCoordinator,
+    PartitionedSpout,
+    SpoutKind,
+)
+from txbatch.spouts.topics import client, look
+from txbatch.spouts.topics.columns import Columns, check_fields
+from txbatch.spouts.topics.look import Look, name_of, parsed
+from txbatch.spouts.topics.messages import TopicReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.core.records.declared import Fields
+
+EARLIEST, LATEST = "earliest", "latest"
+_COLUMNS = "label: string, number: int, start: bigint, end: bigint"
+
+
+class KafkaSpout(PartitionedSpout):
+    """Reads a topic of Kafka: at most `max_records` offsets of each partition a batch.
+
+    `source` is the name of the cluster: its brokers are in TXBATCH_SOURCE_<NAME>, or in the Airflow connection
+    txbatch_source_<name>. `fields` are any of key, value (binary or string), timestamp, partition, offset and headers; with
+    `format="json"` they are the members of the JSON object in the value. `start` says where a stream begins that has read
+    nothing: "earliest", "latest" or a datetime; later runs go on by the ledger's offsets. With `uncommitted=True` messages of
+    open and aborted transactions count, too. A range in which nothing comes for `silence` seconds is tried again.
+
+    Transactional: while a partition is away, the batch fails and is retried (R12). A compacted topic is refused: another
+    attempt would read other messages.
+    """
+
+    remote = True
+    _look: Look | None = None  # while something is planned: what the brokers said
+
+    def __init__(
+        self,
+        topic: str,
+        fields: Fields,
+        *,
+        source: str,
+        format: str | None = None,
+        max_records: int = 1_000_000,
+        start: str | datetime = EARLIEST,
+        uncommitted: bool = False,
+        silence: float = 20.0,
+    ) -> None:
+        name = type(self).__name__
+        self.topic, self.fields, self.source, self.format = str(topic), fields_ddl(fields), source, format
+        self.max_records, self.start, self.committed, self.silence = max_records, start, not uncommitted, silence
+        self.variables = (settings.source_variable(source),)
+        if not self.topic or "/" in self.topic or "@" in self.topic:
+            raise InvalidOption(f"{name}: {topic!r} is no name of a topic")
+        if format not in (None, "json"):
+            raise InvalidOption(f"{name}: format={format!r} is no format of messages; leave it out, or say 'json'")
+        if type(max_records) is not int or max_records < 1:
+            raise InvalidOption(f"{name}: max_records={max_records!r} is no number of messages; give 1 or more")
+        if not (start in (EARLIEST, LATEST) or (isinstance(start, datetime) and start.tzinfo is not None)):
+            raise InvalidOption(
+                f"{name}: start={start!r} is no beginning; give 'earliest', 'latest', or a datetime with a zone"
+            )
+        if format is None:
+            check_fields(name, self._parsed)
+        client.check_installed()
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "KafkaSpout", "source": self.source, "topic": self.topic}
+
+    def partitions(self) -> Sequence[str]:
+        with self.looking() as found:
+            return [name_of(self.topic, number, found.topic_id) for number in found.ends]
+
+    def partitions_to_ask(self, known: Mapping[str, Metadata]) -> Sequence[str]:
+        """Return the topic's partitions, and those of a topic of this name that is gone with messages that were not read."""
+        there = self.partitions()
+        return [*there, *(name for name, last in known.items() if name not in there and _unread(last))]
+
+    def coordinator(self) -> BatchCoordinator:
+        return _Coordinator(self)
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. Plans in the block see what the brokers said first."""
+        with self.looking():
+            yield
+
+    @contextmanager
+    def looking(self) -> Iterator[Look]:
+        """Context manager. Yield one look at the topic, which all in the block share."""
+        if self._look is not None:
+            yield self._look
+            return
+        self._look = look.look(self.source, self._given, self.topic, committed=self.committed)
+        try:
+            yield self._look
+        finally:
+            self._look = None
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        """Return the next range of offsets. What is no longer kept, or went with a topic that is gone, is marked as gone."""
+        number, topic_id = parsed(partition)
+        with self.looking() as found:
+            if topic_id != found.topic_id:
+                return self._gone(last_metadata)
+            bounds = found.bounds(number)
+            start = last_metadata["end"] if last_metadata else bounds.first
+        if start < bounds.first:
+            return {"start": start, "end": bounds.first, "gone": f"keeps {bounds.first} to {bounds.end}"}
+        return self.range_of(start, bounds.end) if start != bounds.end else None
+
+    def unreadable(self, metadata: Metadata) -> Mapping[str, str]:
+        """Return why ranges cannot be read: their partition is away."""
+        now, away = look.look(self.source, self._given, self.topic, committed=self.committed), dict[str, str]()
+        for label, name in partitions_of(metadata).items():
+            try:
+                now.bounds(parsed(name)[0])
+            except PartitionUnreadable as error:
+                away[label] = error.text
+            except KeyError:
+                continue  # of a topic that is gone: refused when it is read
+        return away
+
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        """Return the messages of a range."""
+        return self.emit_batch(spark, attempt, {"partitions": {partition: metadata}})
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """Return the messages of all ranges: a task of Spark reads its ranges one after the other.
+
+        The topic must be the one that was planned. Asked once more at the end, the spout refuses a topic made anew meanwhile.
+        """
+        named = partitions_of(metadata)
+        self._check_topic(named.values())
+        rows = [
+            (label, parsed(name)[0], of["start"], of["end"])
+            for label, name in named.items()
+            for of in (metadata["partitions"][label],)
+        ]
+        rows.sort(key=lambda row: row[1:3])
+        tasks = max(min(len(rows), spark.sparkContext.defaultParallelism), 1)
+        reader, columns = self._reader(), Columns(self._of, self._parsed, self.format)
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow
+
+            for row in (row for batch in batches for row in batch.to_pylist()):
+                for messages in reader.read(row["number"], row["start"], row["end"]):
+                    found = columns.batch(messages)
+                    label = pyarrow.repeat(pyarrow.scalar(row["label"]), len(found))
+                    yield found.append_column(PARTITION_COLUMN, label)
+
+        each = -(-len(rows) // tasks)
+        numbered = [(number // each, *row) for number, row in enumerate(rows)]
+        planned = spark.createDataFrame(numbered, f"task: int, {_COLUMNS}", verifySchema=False)
+        return (
+            planned.repartitionById(tasks, "task")
+            .drop("task")
+            .mapInArrow(read, f"{self.fields}, {PARTITION_COLUMN} string")
+        )
+
+    @property
+    def fusable(self) -> bool:
+        """Return True unless a subclass reads batches in another way."""
+        return type(self).emit_batch is KafkaSpout.emit_batch
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        """Return all ranges of all batches, also several of a partition."""
+        return labelled(plans) if self.fusable else None
+
+    def count_records(self, partition: str, metadata: Metadata) -> int:
+        """Read a range without Spark, and return how many messages it has: markers of transactions alone are none."""
+        self._check_topic([partition])
+        return self._reader().count(parsed(partition)[0], metadata["start"], metadata["end"])
+
+    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
+        """Return the same range. Raise PartitionUnreadable if the topic was made anew, or keeps the range no more."""
+        number, topic_id = parsed(partition)
+        with self.looking() as found:
+            if topic_id != found.topic_id:
+                raise PartitionUnreadable(f"{self._of} was made anew since partition {partition!r} was read")
+            if found.bounds(number).first > metadata["start"]:
+                raise PartitionUnreadable(
+                    f"{self._of}, partition {number} keeps no offset {metadata['start']} any more"
+                )
+        return metadata
+
+    def check_plan(self, metadata: Metadata) -> None:
+        """Refuse a topic that was made anew, and ranges that are no longer kept, in one look."""
+        named = partitions_of(metadata)
+        with self.looking() as found:
+            self._check_id(found.topic_id, named.values())
+            for label, name in named.items():
+                bounds = found.ends[parsed(name)[0]]
+                start = metadata["partitions"][label]["start"]
+                if not isinstance(bounds, PartitionUnreadable) and bounds.first > start:
+                    raise RecordsGone(
+                        f"{self._of}, partition {parsed(name)[0]}: offset {start} is no longer kept, {bounds.first} is the "
+                        "first; abort the batch: the next plan says what is left"
+                    )
+
+    def offsets_at(self, moment: datetime, found: Look) -> dict[int, int]:
+        """Return, for each partition, the offset of the first message at a moment or later; the end if there is none."""
+        milliseconds = int(moment.timestamp() * 1000)
+        told = look.offsets_at(self.source, self._given, self.topic, found.ends, milliseconds)
+        return {number: found.bounds(number).end if at is None else at for number, at in told.items()}
+
+    def reach(self) -> str:
+        """Describe how far the topic is, and what is kept. Raise the errors of planning, before a run does."""
+        self.check_cleanup()
+        with self.looking() as found:
+            bounds = [each for each in found.ends.values() if not isinstance(each, PartitionUnreadable)]
+            away = len(found.ends) - len(bounds)
+            kept = sum(each.end - each.first for each in bounds)
+        told = f"{self._of} has {len(found.ends)} partitions and keeps {kept:,} offsets"
+        return told + (f", {away} of them are away" if away else "")
+
+    def check_cleanup(self) -> None:
+        """Refuse a compacted topic, whose ranges change."""
+        if self.kind is SpoutKind.OPAQUE:
+            return
+        policy = look.cleanup_policy(self.source, self._given, self.topic)
+        if policy and "compact" in policy:
+            raise SourceUnfit(
+                f"{self._of} is compacted (cleanup.policy={policy}): another attempt would read other messages; read it by "
+                "OpaqueKafkaSpout into an OpaqueState"
+            )
+
+    def _gone(self, last: Metadata | None) -> Metadata | None:
+        """Return what was never read of a topic that is gone, as far as a plan has seen its end."""
+        if last is None or not _unread(last):
+            return None
+        return {
+            "start": last["end"],
+            "end": last["seen"],
+            "gone": f"{self._of} was made anew, or is gone, before these were read",
+        }
+
+    def range_of(self, start: int, end: int) -> Metadata:
+        """Return at most `max_records` offsets; if there are more, also the end that was seen."""
+        stop = min(end, start + self.max_records)
+        return {"start": start, "end": stop, **({"seen": end} if stop < end else {})}
+
+    def _check_topic(self, names: Any) -> None:
+        self._check_id(look.identity(self.source, self._given, self.topic), names)
+
+    def _check_id(self, topic_id: str, names: Any) -> None:
+        if other := [name for name in names if parsed(name)[1] != topic_id]:
+            raise RecordsGone(
+                f"{self._of} was made anew since {other[0]!r} was planned, and its old messages are gone: abort the batch: the "
+                "next plan says what is left"
+            )
+
+    def _reader(self) -> TopicReader:
+        options = client.options_of(self.source, self._given)
+        return TopicReader(self._of, options, self.topic, self.committed, self.silence)
+
+    @property
+    def _of(self) -> str:
+        return f"topic {self.topic!r} (source {self.source!r})"
+
+    @property
+    def _given(self) -> str:
+        return settings.source_url(self.source)
+
+    @property
+    def _parsed(self) -> Sequence[Field]:
+        return parse_fields(self.fields)
+
+
+class OpaqueKafkaSpout(KafkaSpout, OpaquePartitionedSpout):
+    """The opaque spout of a topic: a partition that is away is left out, and its messages come in a later batch (R13)."""
+
+
+class _Coordinator(PartitionedCoordinator):
+    """Plans a topic by one look, also for several txids; the first plan of a stream may begin elsewhere than at the oldest
+    message.
+    """
+
+    spout: KafkaSpout
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        """Return the ranges, as of one look.
+
+        The first plan of a stream that begins at the end is stored though the plan is empty: else each run would begin anew.
+        """
+        with self.spout.looking() as found:
+            if not self.offsets:
+                self.spout.check_cleanup()
+                if self.spout.start != EARLIEST:
+                    return self._first(found)
+            return super().initialize_transaction(txid, prev_metadata, curr_metadata)
+
+    def _first(self, found: Look) -> Metadata | None:
+        """Return the first plan of a stream that begins at the end, or at a time. A partition that is away refuses the plan."""
+        at = dict.fromkeys(found.ends, 0)
+        if isinstance(self.spout.start, datetime):
+            at = self.spout.offsets_at(self.spout.start, found)
+        ranges = {}
+        for number in found.ends:
+            bounds = found.bounds(number)
+            start = at[number] if isinstance(self.spout.start, datetime) else bounds.end
+            ranges[name_of(self.spout.topic, number, found.topic_id)] = self.spout.range_of(
+                max(start, bounds.first), bounds.end
+            )
+        return {"partitions": ranges} if ranges else None
+
+    def _all(self, asked: Sequence[str]) -> Sequence[str]:
+        return self.spout.partitions()
+
+
+def _unread(last: Metadata) -> bool:
+    return bool(last.get("seen", last["end"]) > last["end"])

@@ -1,0 +1,154 @@
+"""Arrow columns of messages: what Kafka gives of each, or the fields of a JSON object in its value."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.errors import BadRecord, BadText, InvalidOption
+from txbatch.core.records.fields import Field
+from txbatch.formats import json_lines
+from txbatch.formats.misfit import Misfit
+from txbatch.formats.options import check_options
+from txbatch.spouts.topics.messages import offset_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Message
+
+# What a message has, and the types that a field of that name may have.
+TYPES: Mapping[str, tuple[str, ...]] = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "timestamp": ("timestamp",),
+    "partition": ("int",),
+    "offset": ("bigint",),
+    "headers": ("string",),
+}
+_NO_TIME = 0
+
+
+def check_fields(of: str, fields: Sequence[Field]) -> None:
+    """Raise InvalidOption for a field that no message has, or has in another type."""
+    for each in fields:
+        types = TYPES.get(each.name)
+        if types is None:
+            raise InvalidOption(
+                f"{of}: a message has no {each.name!r}; it has {', '.join(TYPES)}; of a value that is an object of JSON, say "
+                'format="json"'
+            )
+        if each.type not in types:
+            raise InvalidOption(f"{of}: {each.name!r} is no {each.type}; declare it {' or '.join(types)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Makes Arrow of messages. `of` is the topic in errors."""
+
+    of: str
+    fields: Sequence[Field]
+    format: str | None
+
+    def batch(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        """Return the messages in Arrow; raise BadRecord, or BadText, that names partition and offset."""
+        import pyarrow as pa
+
+        if self.format == "json":
+            return self._objects(messages)
+        names = [each.name for each in self.fields]
+        return pa.record_batch([self._column(each, messages) for each in self.fields], names=names)
+
+    def _column(self, of: Field, messages: Sequence[Message]) -> pa.Array:
+        import pyarrow as pa
+
+        if of.name in ("key", "value"):
+            return self._bytes(of, messages)
+        if of.name == "timestamp":
+            return pa.array(list(map(_micros, messages)), pa.timestamp("us", "UTC"))
+        if of.name == "headers":
+            return pa.array(list(map(_headers, messages)), pa.string())
+        ask: Callable[[Any], int] = _partition if of.name == "partition" else offset_of
+        return pa.array(list(map(ask, messages)), pa.int32() if of.name == "partition" else pa.int64())
+
+    def _bytes(self, of: Field, messages: Sequence[Message]) -> pa.Array:
+        import pyarrow as pa
+
+        values = list(map(_key if of.name == "key" else _value, messages))
+        found = pa.array(values, pa.binary())
+        if of.type == "binary":
+            return found
+        try:
+            text = found.cast(pa.string())
+        except pa.ArrowInvalid:
+            at = next(number for number, value in enumerate(values) if value is not None and not _is_text(value))
+            raise BadText(
+                f"{self._place(messages[at])}: its {of.name} is no UTF-8; declare {of.name} binary, and decode "
+                "it in a function, whose failures quarantine takes"
+            ) from None
+        return text
+
+    def _objects(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        lines = list[bytes]()
+        for message in messages:
+            value = message.value()
+            if value is None or not value.strip():
+                raise self._no_object(message, "has no value" if value is None else "is empty")
+            lines.append(value.replace(b"\n", b" "))
+        try:
+            return json_lines.decode(b"\n".join(lines) + b"\n", self.fields, check_options("json", {}))
+        except Misfit as misfit:
+            place = self._place(messages[misfit.line])
+            raise misfit.kind(
+                f"{place}: {misfit}; take value as binary, parse it in a function, and quarantine what fails (docs/spouts.md)"
+            ) from None
+
+    def _no_object(self, message: Message, why: str) -> BadRecord:
+        return BadRecord(
+            f"{self._place(message)}: {why}, and is no JSON object; take value as binary, and parse it in a function"
+        )
+
+    def _place(self, message: Message) -> str:
+        return f"{self.of}, partition {message.partition()}, offset {offset_of(message)}"
+
+
+def _key(message: Message) -> Any:
+    return message.key()
+
+
+def _value(message: Message) -> Any:
+    return message.value()
+
+
+def _partition(message: Message) -> int:
+    return int(message.partition() or 0)
+
+
+def _micros(message: Message) -> int | None:
+    """Return the time of a message in microseconds since 1970; None for a message without a time."""
+    kind, milliseconds = message.timestamp()
+    return None if kind == _NO_TIME else milliseconds * 1000
+
+
+def _headers(message: Message) -> str | None:
+    """Return the headers as JSON: a list of pairs, as a name may come twice. A value that is no UTF-8 is in base64."""
+    headers: Any = message.headers()
+    if not headers:
+        return None
+    return json.dumps([[name, _shown(value)] for name, value in headers], ensure_ascii=False)
+
+
+def _shown(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    return value.decode() if _is_text(value) else {"base64": b64encode(value).decode()}
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""A cluster of Kafka for tests: librdkafka's own mock, in a process of its own, told what to do by lines; and a producer.
+
+The mock speaks the protocol on loopback ports, keeps topics in memory, and lets a partition, a topic or its beginning go. It has no
+transactions that abort, no compaction, no times, no logins: `kafka_broker` has some of these.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Cluster:
+    """A running mock cluster."""
+
+    process: subprocess.Popen[str]
+    brokers: str
+
+    def tell(self, *words: Any) -> None:
+        """Have something done, such as `delete`, topic."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        assert answer == 0, (words, answer)
+
+    def create(self, topic: str, partitions: int) -> None:
+        self.tell("create", topic, partitions)
+
+    def delete(self, topic: str) -> None:
+        self.tell("delete", topic)
+
+    def take_away(self, topic: str, partition: int) -> None:
+        """Leave a partition without a leader."""
+        self.tell("leader", topic, partition, -1)
+
+    def give_back(self, topic: str, partition: int) -> None:
+        self.tell("leader", topic, partition, 1)
+
+    def forget(self, topic: str, partition: int, offset: int) -> None:
+        """Retention: forget the messages before an offset."""
+        self.tell("forget", topic, partition, offset)
+
+    def produce(self, topic: str, partition: int, values: Sequence[bytes | str | None], **options: Any) -> None:
+        """Append messages to a partition."""
+        from confluent_kafka import Producer
+
+        failed = list[Any]()
+        told = {"bootstrap.servers": self.brokers, "log_level": 0, "linger.ms": 5, "compression.type": "lz4"}
+        producer = Producer(told)
+        for value in values:
+            producer.produce(
+                topic, value, partition=partition, on_delivery=lambda error, _: failed.append(error) if error else None, **options
+            )
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        assert not failed, failed[0]
+
+
+@contextmanager
+def cluster(brokers: int = 3) -> Iterator[Cluster]:
+    """Context manager: a mock cluster that is gone afterwards."""
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(brokers)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        yield Cluster(process, json.loads(process.stdout.readline()))
+    finally:
+        assert process.stdin
+        process.stdin.close()
+        process.wait(10)
+        if process.stdout:
+            process.stdout.close()
+
+
+def serve(brokers: int) -> None:
+    """Run the mock, and do what lines of JSON say, until the input ends."""
+    import confluent_kafka
+
+    folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
+    library = ctypes.CDLL(str(next(folder.glob("librdkafka-*.so*"))))
+    pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
+
+    def function(name: str, result: Any, *arguments: Any) -> Any:
+        found = getattr(library, name)
+        found.restype, found.argtypes = result, arguments
+        return found
+
+    new = function("rd_kafka_new", pointer, number, pointer, text, ctypes.c_size_t)
+    conf_new = function("rd_kafka_conf_new", pointer)
+    conf_set = function("rd_kafka_conf_set", number, pointer, text, text, text, ctypes.c_size_t)
+    cluster_new = function("rd_kafka_mock_cluster_new", pointer, pointer, number)
+    bootstraps = function("rd_kafka_mock_cluster_bootstraps", text, pointer)
+    create = function("rd_kafka_mock_topic_create", number, pointer, text, number, number)
+    delete = function("rd_kafka_mock_topic_delete", number, pointer, text)
+    set_leader = function("rd_kafka_mock_partition_set_leader", number, pointer, text, ctypes.c_int32, ctypes.c_int32)
+    forget = function(
+        "rd_kafka_mock_partition_delete_records", number, pointer, text, ctypes.c_int32, ctypes.c_int64
+    )
+    down = function("rd_kafka_mock_broker_set_down", number, pointer, ctypes.c_int32)
+    up = function("rd_kafka_mock_broker_set_up", number, pointer, ctypes.c_int32)
+    slow = function("rd_kafka_mock_broker_set_rtt", number, pointer, ctypes.c_int32, number)
+    controller = function("rd_kafka_mock_set_controller_id", number, pointer, ctypes.c_int32)
+    said, conf = ctypes.create_string_buffer(512), conf_new()
+    conf_set(conf, b"log_level", b"0", said, 512)
+    handle = new(0, conf, said, 512)
+    made = cluster_new(handle, brokers)
+    controller(made, 1)
+    print(json.dumps(bootstraps(made).decode()), flush=True)
+    for line in sys.stdin:
+        what, *values = json.loads(line)
+        if what in ("create", "delete", "leader", "forget"):
+            values[0] = values[0].encode()
+        done = {
+            "create": lambda topic, partitions: create(made, topic, partitions, 1),
+            "delete": lambda topic: delete(made, topic),
+            "leader": lambda topic, partition, broker: set_leader(made, topic, partition, broker),
+            "forget": lambda topic, partition, offset: forget(made, topic, partition, offset),
+            "down": lambda broker: down(made, broker),
+            "up": lambda broker: up(made, broker),
+            "slow": lambda broker, milliseconds: slow(made, broker, milliseconds),
+        }[what](*values)
+        print(json.dumps(done), flush=True)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
