@@ -1,7 +1,7 @@
 """A cluster of Kafka for tests: librdkafka's own mock, in a process of its own, told what to do by lines; and a producer.
 
-The mock speaks the protocol on loopback ports, keeps topics in memory, and lets a partition, a topic or its beginning go. It has no
-transactions that abort, no compaction, no times, no logins: `kafka_broker` has some of these.
+The mock speaks the protocol on loopback ports, keeps topics in memory, and lets a partition, a topic or its beginning go. It has
+no transactions that abort, no compaction, no times, no logins: `kafka_broker` has some of these.
 """
 
 from __future__ import annotations
@@ -59,7 +59,11 @@ class Cluster:
         producer = Producer(told)
         for value in values:
             producer.produce(
-                topic, value, partition=partition, on_delivery=lambda error, _: failed.append(error) if error else None, **options
+                topic,
+                value,
+                partition=partition,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+                **options,
             )
             producer.poll(0)
         assert producer.flush(30) == 0
@@ -104,9 +108,7 @@ def serve(brokers: int) -> None:
     create = function("rd_kafka_mock_topic_create", number, pointer, text, number, number)
     delete = function("rd_kafka_mock_topic_delete", number, pointer, text)
     set_leader = function("rd_kafka_mock_partition_set_leader", number, pointer, text, ctypes.c_int32, ctypes.c_int32)
-    forget = function(
-        "rd_kafka_mock_partition_delete_records", number, pointer, text, ctypes.c_int32, ctypes.c_int64
-    )
+    forget = function("rd_kafka_mock_partition_delete_records", number, pointer, text, ctypes.c_int32, ctypes.c_int64)
     down = function("rd_kafka_mock_broker_set_down", number, pointer, ctypes.c_int32)
     up = function("rd_kafka_mock_broker_set_up", number, pointer, ctypes.c_int32)
     slow = function("rd_kafka_mock_broker_set_rtt", number, pointer, ctypes.c_int32, number)

@@ -22,7 +22,7 @@ from txbatch.core.sources.spout import (
     SpoutKind,
 )
 from txbatch.spouts.topics import client, look
-from txbatch.spouts.topics.columns import Columns, check_fields
+from txbatch.spouts.topics.fields import check_fields
 from txbatch.spouts.topics.look import Look, name_of, parsed
 from txbatch.spouts.topics.messages import TopicReader
 
@@ -155,6 +155,9 @@ class KafkaSpout(PartitionedSpout):
         """
         named = partitions_of(metadata)
         self._check_topic(named.values())
+        # With pyarrow; a job file needs Python alone.
+        from txbatch.spouts.topics.columns import Columns
+
         rows = [
             (label, parsed(name)[0], of["start"], of["end"])
             for label, name in named.items()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import BadRecord, BadText, InvalidOption
+from txbatch.core.errors import BadRecord, BadText
 from txbatch.core.records.fields import Field
 from txbatch.formats import json_lines
 from txbatch.formats.misfit import Misfit
@@ -19,29 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message
 
-# What a message has, and the types that a field of that name may have.
-TYPES: Mapping[str, tuple[str, ...]] = {
-    "key": ("binary", "string"),
-    "value": ("binary", "string"),
-    "timestamp": ("timestamp",),
-    "partition": ("int",),
-    "offset": ("bigint",),
-    "headers": ("string",),
-}
 _NO_TIME = 0
-
-
-def check_fields(of: str, fields: Sequence[Field]) -> None:
-    """Raise InvalidOption for a field that no message has, or has in another type."""
-    for each in fields:
-        types = TYPES.get(each.name)
-        if types is None:
-            raise InvalidOption(
-                f"{of}: a message has no {each.name!r}; it has {', '.join(TYPES)}; of a value that is an object of JSON, say "
-                'format="json"'
-            )
-        if each.type not in types:
-            raise InvalidOption(f"{of}: {each.name!r} is no {each.type}; declare it {' or '.join(types)}")
 
 
 @dataclass(frozen=True, slots=True)
