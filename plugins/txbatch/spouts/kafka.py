@@ -21,6 +21,7 @@ from txbatch.core.sources.spout import (
     PartitionedSpout,
     SpoutKind,
 )
+from txbatch.formats.options import check_options, mapping
 from txbatch.spouts.topics import client, look
 from txbatch.spouts.topics.fields import check_fields
 from txbatch.spouts.topics.look import Look, name_of, parsed
@@ -41,9 +42,11 @@ class KafkaSpout(PartitionedSpout):
 
     `source` is the name of the cluster: its brokers are in TXBATCH_SOURCE_<NAME>, or in the Airflow connection
     txbatch_source_<name>. `fields` are any of key, value (binary or string), timestamp, partition, offset and headers; with
-    `format="json"` they are the members of the JSON object in the value. `start` says where a stream begins that has read
-    nothing: "earliest", "latest" or a datetime; later runs go on by the ledger's offsets. With `uncommitted=True` messages of
-    open and aborted transactions count, too. A range in which nothing comes for `silence` seconds is tried again.
+    `format="json"` they are the members of the JSON object in the value, read by the `options` of JSON lines.
+
+    `start` says where a stream begins that has read nothing: "earliest", "latest" or a datetime; later runs go on by the
+    ledger's offsets. With `uncommitted=True` messages of open and aborted transactions count, too. A range in which nothing
+    comes for `silence` seconds is tried again.
 
     Transactional: while a partition is away, the batch fails and is retried (R12). A compacted topic is refused: another
     attempt would read other messages.
@@ -59,6 +62,7 @@ class KafkaSpout(PartitionedSpout):
         *,
         source: str,
         format: str | None = None,
+        options: Mapping[str, Any] | None = None,
         max_records: int = 1_000_000,
         start: str | datetime = EARLIEST,
         uncommitted: bool = False,
@@ -72,6 +76,9 @@ class KafkaSpout(PartitionedSpout):
             raise InvalidOption(f"{name}: {topic!r} is no name of a topic")
         if format not in (None, "json"):
             raise InvalidOption(f"{name}: format={format!r} is no format of messages; leave it out, or say 'json'")
+        if options and format is None:
+            raise InvalidOption(f"{name}: options={options!r} are of a format; say format='json', or leave them out")
+        self.options = check_options("json", mapping(options))
         if type(max_records) is not int or max_records < 1:
             raise InvalidOption(f"{name}: max_records={max_records!r} is no number of messages; give 1 or more")
         if not (start in (EARLIEST, LATEST) or (isinstance(start, datetime) and start.tzinfo is not None)):
@@ -165,7 +172,7 @@ class KafkaSpout(PartitionedSpout):
         ]
         rows.sort(key=lambda row: row[1:3])
         tasks = max(min(len(rows), spark.sparkContext.defaultParallelism), 1)
-        reader, columns = self._reader(), Columns(self._of, self._parsed, self.format)
+        reader, columns = self._reader(), Columns(self._of, self._parsed, self.format, self.options)
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow

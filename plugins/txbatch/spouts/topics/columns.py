@@ -12,7 +12,7 @@ from txbatch.core.errors import BadRecord, BadText
 from txbatch.core.records.fields import Field
 from txbatch.formats import json_lines
 from txbatch.formats.misfit import Misfit
-from txbatch.formats.options import check_options
+from txbatch.formats.options import Options
 from txbatch.spouts.topics.messages import offset_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Columns:
     of: str
     fields: Sequence[Field]
     format: str | None
+    options: Options
 
     def batch(self, messages: Sequence[Message]) -> pa.RecordBatch:
         """Return the messages in Arrow; raise BadRecord, or BadText, that names partition and offset."""
@@ -76,7 +77,7 @@ class Columns:
                 raise self._no_object(message, "has no value" if value is None else "is empty")
             lines.append(value.replace(b"\n", b" "))
         try:
-            return json_lines.decode(b"\n".join(lines) + b"\n", self.fields, check_options("json", {}))
+            return json_lines.decode(b"\n".join(lines) + b"\n", self.fields, self.options)
         except Misfit as misfit:
             place = self._place(messages[misfit.line])
             raise misfit.kind(
