@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_mock import Cluster, cluster
 
 from txbatch import KafkaSpout, OpaqueKafkaSpout
+from txbatch.local.kafka_mock import Cluster, cluster
 from txbatch.testing import SpoutContract
 
 

@@ -10,12 +10,12 @@ from itertools import count
 from typing import Any
 
 import pytest
-from kafka_mock import Cluster, cluster
 from refusals import refused
 
 from txbatch import KafkaSpout, OpaqueKafkaSpout
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.records.fields import parse_fields
+from txbatch.local.kafka_mock import Cluster, cluster
 from txbatch.spouts.topics import client
 from txbatch.spouts.topics.columns import Columns
 from txbatch.spouts.topics.look import parsed

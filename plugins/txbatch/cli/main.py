@@ -186,10 +186,11 @@ def sell(number: int, days_back: int) -> None:
     is_flag=True,
     help="Use the configured database, and first drop its topology demo_outage.",
 )
-def outage(yes: bool) -> None:
+@click.option("--kafka", is_flag=True, help="Of a topic of Kafka, by a mock of its brokers on this machine.")
+def outage(yes: bool, kafka: bool) -> None:
     """One of sixteen partitions is away while a batch is retried, and returns three batches later."""
     from txbatch.local.outage import play
 
     with errors_told():
-        for line in play(database.start_database() if yes else chosen_settings()):
+        for line in play(database.start_database() if yes else chosen_settings(), kafka=kafka):
             click.echo(line, err=True)

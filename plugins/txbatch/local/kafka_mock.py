@@ -1,7 +1,7 @@
-"""A cluster of Kafka for tests: librdkafka's own mock, in a process of its own, told what to do by lines; and a producer.
+"""A cluster of Kafka for demos and tests: librdkafka's own mock, in a process of its own that obeys lines; and a producer.
 
-The mock speaks the protocol on loopback ports, keeps topics in memory, and lets a partition, a topic or its beginning go. It has
-no transactions that abort, no compaction, no times, no logins: `kafka_broker` has some of these.
+The mock speaks the protocol on loopback ports and keeps topics in memory. A partition, a topic or its beginning can go.
+The mock has no transactions that abort, no compaction, no times and no logins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +25,21 @@ class Cluster:
     brokers: str
 
     def tell(self, *words: Any) -> None:
-        """Have something done, such as `delete`, topic."""
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(json.dumps(words) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        assert answer == 0, (words, answer)
+        """Have something done, such as `delete`, topic. Raise RuntimeError if the mock refuses."""
+        write, read = self.process.stdin, self.process.stdout
+        if write is None or read is None:
+            raise RuntimeError("the mock has no pipes")
+        write.write(json.dumps(words) + "\n")
+        write.flush()
+        if answer := json.loads(read.readline()):
+            raise RuntimeError(f"the mock of Kafka refuses {words}: {answer}")
 
     def create(self, topic: str, partitions: int) -> None:
+        """Make a topic."""
         self.tell("create", topic, partitions)
 
     def delete(self, topic: str) -> None:
+        """Delete a topic with its messages."""
         self.tell("delete", topic)
 
     def take_away(self, topic: str, partition: int) -> None:
@@ -44,6 +47,7 @@ class Cluster:
         self.tell("leader", topic, partition, -1)
 
     def give_back(self, topic: str, partition: int) -> None:
+        """Give a partition a leader again."""
         self.tell("leader", topic, partition, 1)
 
     def forget(self, topic: str, partition: int, offset: int) -> None:
@@ -51,7 +55,7 @@ class Cluster:
         self.tell("forget", topic, partition, offset)
 
     def produce(self, topic: str, partition: int, values: Sequence[bytes | str | None], **options: Any) -> None:
-        """Append messages to a partition."""
+        """Append messages to a partition. Raise RuntimeError if a message is not taken."""
         from confluent_kafka import Producer
 
         failed = list[Any]()
@@ -66,25 +70,21 @@ class Cluster:
                 **options,
             )
             producer.poll(0)
-        assert producer.flush(30) == 0
-        assert not failed, failed[0]
+        if producer.flush(30) or failed:
+            raise RuntimeError(f"{topic}, partition {partition}: messages were not taken: {failed[:1]}")
 
 
 @contextmanager
 def cluster(brokers: int = 3) -> Iterator[Cluster]:
-    """Context manager: a mock cluster that is gone afterwards."""
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(brokers)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout
-        yield Cluster(process, json.loads(process.stdout.readline()))
-    finally:
-        assert process.stdin
-        process.stdin.close()
-        process.wait(10)
-        if process.stdout:
-            process.stdout.close()
+    """Context manager. Yield a mock cluster, which is gone afterwards."""
+    command = [sys.executable, __file__, str(brokers)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Cluster(process, json.loads(process.stdout.readline() if process.stdout else ""))
+        finally:
+            if process.stdin:
+                process.stdin.close()
+            process.wait(10)
 
 
 def serve(brokers: int) -> None:
@@ -123,7 +123,7 @@ def serve(brokers: int) -> None:
         what, *values = json.loads(line)
         if what in ("create", "delete", "leader", "forget"):
             values[0] = values[0].encode()
-        done = {
+        acts: dict[str, Callable[..., int]] = {
             "create": lambda topic, partitions: create(made, topic, partitions, 1),
             "delete": lambda topic: delete(made, topic),
             "leader": lambda topic, partition, broker: set_leader(made, topic, partition, broker),
@@ -131,8 +131,8 @@ def serve(brokers: int) -> None:
             "down": lambda broker: down(made, broker),
             "up": lambda broker: up(made, broker),
             "slow": lambda broker, milliseconds: slow(made, broker, milliseconds),
-        }[what](*values)
-        print(json.dumps(done), flush=True)
+        }
+        print(json.dumps(acts[what](*values)), flush=True)
 
 
 if __name__ == "__main__":
