@@ -147,6 +147,7 @@ def test_what_retention_has_taken_is_gone_and_said(topic: Topic) -> None:
     plan = topic.plan()
     assert plan is not None
     assert [(of["start"], of["end"], of["gone"]) for of in plan["partitions"].values()] == [(2, 4, "keeps 4 to 6")]
+    assert [(of["kept"], of["seen"]) for of in plan["partitions"].values()] == [(4, 6)]
     assert topic.values(topic.plan()) == ["e", "f", "x"]
     assert first is not None
     with refused("TX205", "offset 0 is no longer kept"):
@@ -203,6 +204,32 @@ def test_many_plans_are_one_look(topic: Topic, monkeypatch: pytest.MonkeyPatch) 
                 topic.append(1, ["later"])
     assert planned == 400
     assert len(asked) <= 5
+
+
+def test_it_says_how_far_it_is_behind_and_what_is_lost(topic: Topic) -> None:
+    topic.append(0, list("abcdef"))
+    topic.append(1, ["x"])
+    assert topic.spout().reach({}).endswith(" has 2 partitions and keeps 7 offsets")
+    plan = topic.plan(max_records=2)
+    assert plan is not None
+    assert [(of["kept"], of.get("seen")) for of in plan["partitions"].values()] == [(0, 6), (0, None)]
+    assert topic.spout().reach(topic.offsets).endswith("; lag 4, most in partition 0: 4")
+    topic.brokers.take_away(topic.name, 0)
+    assert topic.spout().reach(topic.offsets).endswith("; lag 0; away: 0")
+    topic.brokers.give_back(topic.name, 0)
+    topic.brokers.forget(topic.name, 0, 4)
+    with refused("TX205", "partition 0: offsets 2 to 4 are not counted and no longer kept"):
+        topic.spout().reach(topic.offsets)
+
+
+def test_the_plan_of_sixteen_partitions_has_two_kilobytes(brokers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second plan, which continues the first."""
+    monkeypatch.setenv(VARIABLE, brokers.brokers)
+    topic = Topic(brokers, 16)
+    for number in range(16):
+        topic.append(number, ["a", "b"])
+    topic.plan(max_records=1)
+    assert len(json.dumps(topic.plan(max_records=1))) < 2_000
 
 
 def test_values_of_json(topic: Topic) -> None:

@@ -22,9 +22,9 @@ from txbatch.core.sources.spout import (
     SpoutKind,
 )
 from txbatch.formats.options import check_options, mapping
-from txbatch.spouts.topics import client, look
+from txbatch.spouts.topics import client, lag, look
 from txbatch.spouts.topics.fields import check_fields
-from txbatch.spouts.topics.look import Look, name_of, parsed
+from txbatch.spouts.topics.look import Bounds, Look, name_of, parsed
 from txbatch.spouts.topics.messages import TopicReader
 
 if TYPE_CHECKING:
@@ -134,8 +134,9 @@ class KafkaSpout(PartitionedSpout):
             bounds = found.bounds(number)
             start = last_metadata["end"] if last_metadata else bounds.first
         if start < bounds.first:
-            return {"start": start, "end": bounds.first, "gone": f"keeps {bounds.first} to {bounds.end}"}
-        return self.range_of(start, bounds.end) if start != bounds.end else None
+            gone = f"keeps {bounds.first} to {bounds.end}"
+            return {"start": start, "end": bounds.first, "kept": bounds.first, "seen": bounds.end, "gone": gone}
+        return self.range_of(start, bounds) if start != bounds.end else None
 
     def unreadable(self, metadata: Metadata) -> Mapping[str, str]:
         """Return why ranges cannot be read: their partition is away."""
@@ -238,15 +239,11 @@ class KafkaSpout(PartitionedSpout):
         told = look.offsets_at(self.source, self._given, self.topic, found.ends, milliseconds)
         return {number: found.bounds(number).end if at is None else at for number, at in told.items()}
 
-    def reach(self) -> str:
-        """Describe how far the topic is, and what is kept. Raise the errors of planning, before a run does."""
+    def reach(self, offsets: Mapping[str, Metadata]) -> str:
+        """Describe how far the topic is, what is kept, and the lag. Raise the errors of planning, before a run does."""
         self.check_cleanup()
         with self.looking() as found:
-            bounds = [each for each in found.ends.values() if not isinstance(each, PartitionUnreadable)]
-            away = len(found.ends) - len(bounds)
-            kept = sum(each.end - each.first for each in bounds)
-        told = f"{self._of} has {len(found.ends)} partitions and keeps {kept:,} offsets"
-        return told + (f", {away} of them are away" if away else "")
+            return lag.described(self.topic, found, offsets)
 
     def check_cleanup(self) -> None:
         """Refuse a compacted topic, whose ranges change."""
@@ -269,10 +266,11 @@ class KafkaSpout(PartitionedSpout):
             "gone": f"{self._of} was made anew, or is gone, before these were read",
         }
 
-    def range_of(self, start: int, end: int) -> Metadata:
-        """Return at most `max_records` offsets; if there are more, also the end that was seen."""
-        stop = min(end, start + self.max_records)
-        return {"start": start, "end": stop, **({"seen": end} if stop < end else {})}
+    def range_of(self, start: int, bounds: Bounds) -> Metadata:
+        """Return at most `max_records` offsets and the oldest offset that is kept; if there are more, also the end seen."""
+        stop = min(bounds.end, start + self.max_records)
+        seen = {"seen": bounds.end} if stop < bounds.end else {}
+        return {"start": start, "end": stop, "kept": bounds.first, **seen}
 
     def _check_topic(self, names: Any) -> None:
         self._check_id(look.identity(self.source, self._given, self.topic), names)
@@ -335,9 +333,8 @@ class _Coordinator(PartitionedCoordinator):
         for number in found.ends:
             bounds = found.bounds(number)
             start = at[number] if isinstance(self.spout.start, datetime) else bounds.end
-            ranges[name_of(self.spout.topic, number, found.topic_id)] = self.spout.range_of(
-                max(start, bounds.first), bounds.end
-            )
+            name = name_of(self.spout.topic, number, found.topic_id)
+            ranges[name] = self.spout.range_of(max(start, bounds.first), bounds)
         return {"partitions": ranges} if ranges else None
 
     def _all(self, asked: Sequence[str]) -> Sequence[str]:

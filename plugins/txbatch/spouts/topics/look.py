@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,8 +46,8 @@ class Look:
 def name_of(topic: str, number: int, topic_id: str) -> str:
     """Return the name of a partition. A topic that is made anew has other partitions.
 
-    >>> name_of("clicks", 7, "0a1b")
-    'clicks/007@0a1b'
+    >>> name_of("clicks", 7, "0VEi1Vb1TJ2TW8vFQKxNFA")
+    'clicks/007@0VEi1Vb1TJ2TW8vFQKxNFA'
     """
     return f"{topic}/{number:03}@{topic_id}"
 
@@ -53,8 +55,8 @@ def name_of(topic: str, number: int, topic_id: str) -> str:
 def parsed(name: str) -> tuple[int, str]:
     """Return number and topic's id of a partition's name.
 
-    >>> parsed("clicks/007@0a1b")
-    (7, '0a1b')
+    >>> parsed("clicks/007@0VEi1Vb1TJ2TW8vFQKxNFA")
+    (7, '0VEi1Vb1TJ2TW8vFQKxNFA')
     """
     number, _, topic_id = name.rpartition("/")[2].partition("@")
     return int(number), topic_id
@@ -114,8 +116,17 @@ def _described(client: AdminClient, said: Said, topic: str, of: str) -> tuple[st
     if topic_id is None or not (topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits()):
         raise SourceUnfit(f"{of}: its brokers give topics no ids; Kafka does so since 2.8")
     bits = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
-    hexadecimal = "".join(f"{each & 0xFFFF_FFFF_FFFF_FFFF:016x}" for each in bits)
-    return hexadecimal, sorted(each.id for each in description.partitions)
+    return _id_text(*bits), sorted(each.id for each in description.partitions)
+
+
+def _id_text(high: int, low: int) -> str:
+    """Return a topic's id as Kafka's own tools print the id.
+
+    >>> _id_text(0, -1)
+    'AAAAAAAAAAD__________w'
+    """
+    both = struct.pack(">qq", high, low)
+    return base64.urlsafe_b64encode(both).rstrip(b"=").decode()
 
 
 def _ends(
