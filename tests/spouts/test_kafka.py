@@ -6,23 +6,16 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import count
 from typing import Any
 
 import pytest
 from refusals import refused
+from spouts.kafka_topic import VARIABLE, StreamOfTopic
 
-from txbatch import KafkaSpout, OpaqueKafkaSpout
-from txbatch.core.batch.transaction import Metadata
-from txbatch.core.records.fields import parse_fields
+from txbatch import OpaqueKafkaSpout
 from txbatch.local.kafka_mock import Cluster, cluster
 from txbatch.spouts.topics import client
-from txbatch.spouts.topics.columns import Columns
 from txbatch.spouts.topics.look import parsed
-
-VARIABLE = "TXBATCH_SOURCE_SHOP"
-FIELDS = "partition int, offset bigint, value string"
-_numbers = count(1)
 
 
 @pytest.fixture(scope="module")
@@ -31,38 +24,16 @@ def brokers() -> Iterator[Cluster]:
         yield made
 
 
-class Topic:
-    """A topic, its stream's offsets, and messages read without Spark."""
+class Topic(StreamOfTopic):
+    """A topic of the mock."""
 
     def __init__(self, brokers: Cluster, partitions: int) -> None:
-        self.brokers, self.name, self.offsets = brokers, f"topic-{next(_numbers)}", dict[str, Metadata]()
+        super().__init__()
+        self.brokers = brokers
         brokers.create(self.name, partitions)
 
     def append(self, partition: int, values: Sequence[Any]) -> None:
         self.brokers.produce(self.name, partition, values)
-
-    def spout(self, of: type[KafkaSpout] = KafkaSpout, fields: str = FIELDS, **options: Any) -> KafkaSpout:
-        return of(self.name, fields, **{"source": "shop", "silence": 3, **options})
-
-    def plan(self, of: type[KafkaSpout] = KafkaSpout, **options: Any) -> Metadata | None:
-        """Plan the next batch, and take it for committed."""
-        with closing(self.spout(of, **options).coordinator()) as coordinator:
-            coordinator.offsets = self.offsets  # type: ignore[attr-defined]
-            plan = coordinator.initialize_transaction(1, None, None)
-        self.offsets = {**self.offsets, **(plan["partitions"] if plan else {})}
-        return plan
-
-    def read(self, plan: Metadata | None, fields: str = FIELDS, **options: Any) -> list[dict[str, Any]]:
-        spout = self.spout(fields=fields, **options)
-        reader, columns = spout._reader(), Columns(spout._of, parse_fields(fields), spout.format, spout.options)
-        found = []
-        for name, of in plan["partitions"].items() if plan else ():
-            for messages in reader.read(parsed(name)[0], of["start"], of["end"]):
-                found += columns.batch(messages).to_pylist()
-        return found
-
-    def values(self, plan: Metadata | None) -> list[str]:
-        return sorted(row["value"] for row in self.read(plan))
 
 
 @pytest.fixture

@@ -139,9 +139,9 @@ def main(verbose: bool) -> None:
 
 
 def _source_of_examples(name: str) -> str | None:
-    from txbatch.local.shop import demo_source
+    from txbatch.local.example_sources import example_source
 
-    return demo_source(name)
+    return example_source(name)
 
 
 for each in COMMANDS:
@@ -178,6 +178,16 @@ def sell(number: int, days_back: int) -> None:
     with errors_told():
         add(settings.home(), number, days_back)
         click.echo(f"added {number:,} sales")
+
+
+@demo.command()
+def topic() -> None:
+    """Offer a topic of Kafka on this machine, which the example clicks reads; a partition goes and comes as you say."""
+    from txbatch.local.topic import serve
+
+    with errors_told():
+        for line in serve(settings.home(), sys.stdin):
+            click.echo(line)
 
 
 @demo.command()

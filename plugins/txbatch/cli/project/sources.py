@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from txbatch import settings
 from txbatch.core.errors import SourceUnfit, TxbatchError
 from txbatch.core.protocol.ledger import Offsets
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import Job, load_job
-from txbatch.local.shop import SOURCE
+from txbatch.local.example_sources import absent
 
 
 def check_sources(root: Path, counted: Callable[[Topology], Offsets]) -> str:
@@ -25,8 +24,8 @@ def check_sources(root: Path, counted: Callable[[Topology], Offsets]) -> str:
             try:
                 reach = stream.spout.reach(offsets.get(stream.name, {}))
             except TxbatchError as error:
-                if getattr(stream.spout, "source", None) == SOURCE and not settings.resolve().embedded:
-                    told.append(f"jobs/{job.path.name} is an example of the embedded PostgreSQL, and is left out")
+                if made_by := absent(getattr(stream.spout, "source", None)):
+                    told.append(f"jobs/{job.path.name} is an example of {made_by}, and is left out")
                     continue
                 wrong.append(f"jobs/{job.path.name}, stream {stream.name!r}: {error.text}")
             else:

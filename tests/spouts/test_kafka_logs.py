@@ -1,0 +1,205 @@
+"""Ranges of a topic are read as brokers keep records: transactions, compaction, logs that are cut off, silence, logins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from refusals import refused
+from spouts.kafka_broker import Broker, broker
+from spouts.kafka_partition import Partition
+from spouts.kafka_topic import VARIABLE, StreamOfTopic
+
+from txbatch import KafkaSpout, OpaqueKafkaSpout
+
+SPOUTS = [KafkaSpout, OpaqueKafkaSpout]
+SECRET = "heron-umbrella-42"
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Broker]:
+    with broker() as made:
+        yield made
+
+
+class Log(StreamOfTopic):
+    """A topic of one partition."""
+
+    def __init__(self, kafka: Broker, policy: str) -> None:
+        super().__init__()
+        self.kafka, self.policy = kafka, policy
+        self.partition = self.create()
+
+    def create(self) -> Partition:
+        (self.partition,) = self.kafka.create(self.name, 1, policy=self.policy)
+        return self.partition
+
+    def next(self, of: type[KafkaSpout] = KafkaSpout, **options: Any) -> list[str]:
+        """Plan the next batch, read the batch, and take it for committed."""
+        plan = self.plan(of, **options)
+        return [row["value"] for row in self.read(plan, **options)]
+
+
+@pytest.fixture
+def log(kafka: Broker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Log:
+    monkeypatch.setenv(VARIABLE, kafka.brokers)
+    return Log(kafka, getattr(request, "param", "delete"))
+
+
+def test_records_of_aborted_transactions_do_not_count(log: Log) -> None:
+    log.partition.append(b"a")
+    log.partition.append(b"lost", b"lost, too", transaction=5)
+    log.partition.append(b"between")
+    log.partition.finish(5, commit=False)
+    log.partition.append(b"kept", transaction=6)
+    log.partition.finish(6, commit=True)
+    assert log.next() == ["a", "between", "kept"]
+    assert log.next() == []
+
+
+def test_an_open_transaction_ends_the_range_until_it_ends(log: Log) -> None:
+    log.partition.append(b"a")
+    log.partition.append(b"open", transaction=5)
+    log.partition.append(b"behind")
+    assert log.next() == ["a"]
+    assert log.next() == []
+    log.partition.finish(5, commit=True)
+    assert log.next() == ["open", "behind"]
+
+
+def test_uncommitted_messages_count_if_the_spout_says_so(log: Log) -> None:
+    log.partition.append(b"a")
+    log.partition.append(b"aborted", transaction=5)
+    log.partition.finish(5, commit=False)
+    log.partition.append(b"open", transaction=6)
+    assert log.next(uncommitted=True) == ["a", "aborted", "open"]
+
+
+@pytest.mark.parametrize("of", SPOUTS)
+def test_a_range_of_markers_alone_is_known_to_have_no_message(log: Log, of: type[KafkaSpout]) -> None:
+    """Else the batch would be refused for good, as a range that gives no records."""
+    log.partition.append(b"aborted", transaction=5)
+    log.partition.finish(5, commit=False)
+    plan = log.plan(of)
+    assert plan is not None
+    ((name, range_),) = plan["partitions"].items()
+    assert (range_["start"], range_["end"]) == (0, 2)
+    assert log.spout(of).count_records(name, range_) == 0
+
+
+def test_a_tail_without_records_is_no_reason_to_wait(log: Log) -> None:
+    """The newest message was compacted away, or is a marker: no message comes at the end of the range, ever."""
+    log.partition.append(b"a", b"b", b"c")
+    log.partition.remove([2])
+    log.partition.finish(5, commit=True)
+    assert log.next(silence=60) == ["a", "b"]
+
+
+@pytest.mark.parametrize("log", ["compact", "compact,delete"], indirect=True)
+def test_a_compacted_topic_is_read_by_the_opaque_spout_alone(log: Log) -> None:
+    log.partition.append(b"a", b"b", b"c")
+    with refused("TX220", "is compacted", "OpaqueKafkaSpout"):
+        log.plan()
+    plan = log.plan(OpaqueKafkaSpout)
+    assert [row["value"] for row in log.read(plan)] == ["a", "b", "c"]
+    log.partition.remove([0, 1])
+    assert [row["value"] for row in log.read(plan)] == ["c"]
+
+
+def test_a_log_that_is_cut_off_is_refused(log: Log) -> None:
+    """Also when other records take the offsets later: the range ends where records were planned."""
+    log.partition.append(b"a", b"b", b"c", b"d")
+    plan = log.plan()
+    log.partition.cut_off(2)
+    with refused("TX205", "ends at 2, before 4", "cut off"):
+        log.read(plan)
+    with refused("TX206", "went backwards"):
+        log.plan()
+
+
+def test_a_range_that_lies_behind_the_end_is_refused(log: Log) -> None:
+    log.partition.append(b"a", b"b", b"c", b"d")
+    log.plan(max_records=2)
+    plan = log.plan(max_records=2)
+    log.partition.cut_off(1)
+    with refused("TX205", "offset 2 is no longer kept, or was cut off"):
+        log.read(plan)
+
+
+def test_a_range_below_what_is_kept_is_refused_and_never_begins_elsewhere(log: Log) -> None:
+    log.partition.append(b"a", b"b", b"c", b"d")
+    plan = log.plan()
+    log.partition.forget(2)
+    with refused("TX205", "offset 0 is no longer kept"):
+        log.read(plan)
+
+
+def test_a_broker_that_sends_nothing_is_tried_again(log: Log, kafka: Broker) -> None:
+    log.partition.append(b"a", b"b")
+    plan = log.plan()
+    kafka.silent = True
+    with refused("TX201", "nothing came for 1 s at offset 0 of 2"):
+        log.read(plan, silence=1)
+    kafka.silent = False
+    assert len(log.read(plan)) == 2
+
+
+def test_a_stream_may_begin_at_a_time(log: Log) -> None:
+    """Asked once: what comes later with an older time counts."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    at = int(noon.timestamp()) * 1000
+    log.partition.append(b"before", time=at - 1)
+    log.partition.append(b"at noon", time=at)
+    assert log.next(start=noon) == ["at noon"]
+    log.partition.append(b"late", time=at - 1)
+    assert log.next(start=noon) == ["late"]
+
+
+def test_a_stream_may_begin_at_a_time_that_is_yet_to_come(log: Log) -> None:
+    log.partition.append(b"before", time=1)
+    assert log.next(start=datetime(2100, 1, 1, tzinfo=UTC)) == []
+    log.partition.append(b"after", time=2)
+    assert log.next(start=datetime(2100, 1, 1, tzinfo=UTC)) == ["after"]
+
+
+def test_a_message_of_twenty_megabytes_comes_whole(log: Log) -> None:
+    log.partition.append(b"a", b"x" * 20_000_000, b"b")
+    assert [len(each) for each in log.next()] == [1, 20_000_000, 1]
+
+
+def test_a_topic_that_the_user_may_not_see_is_named(log: Log, kafka: Broker) -> None:
+    kafka.hidden.add(log.name)
+    with refused("TX220", log.name, "TOPIC_AUTHORIZATION_FAILED", "Describe"):
+        log.plan()
+
+
+def test_a_topic_made_anew_while_it_is_read_is_refused_at_the_end(log: Log) -> None:
+    """The old range has records of the new topic; the id alone tells."""
+    log.partition.append(b"old", b"old")
+    plan = log.plan()
+    log.create().append(b"new", b"new", b"new")
+    assert plan is not None
+    assert [row["value"] for row in log.read(plan)] == ["new", "new"]
+    with refused("TX205", "made anew"):
+        log.spout()._check_topic(plan["partitions"])
+
+
+def login(brokers: str, password: str) -> str:
+    options = {"bootstrap.servers": brokers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    return json.dumps(options | {"sasl.username": "reader", "sasl.password": password})
+
+
+def test_a_login_by_password(log: Log, kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right one reads; a wrong one is refused without being shown."""
+    log.partition.append(b"a")
+    kafka.password = SECRET
+    monkeypatch.setenv(VARIABLE, login(kafka.brokers, SECRET))
+    assert log.next() == ["a"]
+    monkeypatch.setenv(VARIABLE, login(kafka.brokers, "ibis-lantern-17"))
+    with refused("TX820", "source 'shop'", "refuses the login") as error:
+        log.plan()
+    assert "ibis" not in str(error.value)
+    kafka.password = None
