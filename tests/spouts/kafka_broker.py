@@ -6,6 +6,7 @@ The broker speaks Kafka's protocol by the classes of kafka-python, in a thread f
 
 from __future__ import annotations
 
+import json
 import socketserver
 import struct
 import threading
@@ -260,3 +261,9 @@ def broker() -> Iterator[Broker]:
             yield made
         finally:
             server.shutdown()
+
+
+def login(brokers: str, password: str) -> str:
+    """Return a source with a login by name and password."""
+    options = {"bootstrap.servers": brokers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    return json.dumps(options | {"sasl.username": "reader", "sasl.password": password})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from refusals import refused
-from spouts.kafka_broker import Broker, broker
+from spouts.kafka_broker import Broker, broker, login
 from spouts.kafka_partition import Partition
 from spouts.kafka_topic import VARIABLE, StreamOfTopic
 
@@ -185,11 +184,6 @@ def test_a_topic_made_anew_while_it_is_read_is_refused_at_the_end(log: Log) -> N
     assert [row["value"] for row in log.read(plan)] == ["new", "new"]
     with refused("TX205", "made anew"):
         log.spout()._check_topic(plan["partitions"])
-
-
-def login(brokers: str, password: str) -> str:
-    options = {"bootstrap.servers": brokers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    return json.dumps(options | {"sasl.username": "reader", "sasl.password": password})
 
 
 def test_a_login_by_password(log: Log, kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
