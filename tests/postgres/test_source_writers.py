@@ -6,11 +6,10 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 
 import psycopg2
 import pytest
