@@ -1,4 +1,4 @@
-"""The outage of a partition of Kafka (R12, R13), a topic made anew, and retention (R14): by the messages themselves, both ledgers."""
+"""The outage of a partition of Kafka (R12, R13), a topic made anew, and retention (R14); by the messages, on both ledgers."""
 
 from __future__ import annotations
 
