@@ -66,8 +66,8 @@ class Story:
 
     def _words(self, name: str, of: Any) -> list[str]:
         columns = Columns(self.spout._of, self.spout._parsed, "json", self.spout.options)
-        found = self.spout._reader().read(parsed(name)[0], of["start"], of["end"])
-        return [row["word"] for messages in found for row in columns.batch(messages).to_pylist()]
+        found = self.spout._reader().read(parsed(name)[0], [(of["start"], of["end"])])
+        return [row["word"] for _, messages in found for row in columns.batch(messages).to_pylist()]
 
     def counted(self) -> dict[str, int]:
         return {key[0]: number for key, (number, _) in self.backing.state("word_count").items()}

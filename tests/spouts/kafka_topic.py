@@ -39,7 +39,8 @@ class StreamOfTopic:
         reader, columns = spout._reader(), Columns(spout._of, parse_fields(fields), spout.format, spout.options)
         found = []
         for name, of in plan["partitions"].items() if plan else ():
-            for messages in reader.read(parsed(name)[0], of["start"], of["end"]):
+            ranges = [(of["start"], of["end"])] if of["start"] < of["end"] else []
+            for _, messages in reader.read(parsed(name)[0], ranges):
                 found += columns.batch(messages).to_pylist()
         return found
 

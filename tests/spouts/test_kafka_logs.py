@@ -164,6 +164,21 @@ def test_a_stream_may_begin_at_a_time_that_is_yet_to_come(log: Log) -> None:
     assert log.next(start=datetime(2100, 1, 1, tzinfo=UTC)) == ["after"]
 
 
+def test_ranges_of_several_batches_are_read_through_and_each_has_its_messages(log: Log) -> None:
+    """By one client; also where a range has no message, and where ranges do not follow each other."""
+    log.partition.append(*(f"{number}".encode() for number in range(30)))
+    log.partition.remove([*range(10, 20), 25])
+    reader = log.spout()._reader()
+    ranges = [(0, 5), (5, 10), (10, 12), (12, 19), (19, 21), (23, 26), (26, 30)]
+    found = {at: list[int]() for at in range(len(ranges))}
+    for at, messages in reader.read(0, ranges):
+        found[at] = found[at] + [int(each.value() or b"") for each in messages]
+    kept = {*range(30)} - {*range(10, 20), 25}
+    assert found == {at: sorted(kept & {*range(*each)}) for at, each in enumerate(ranges)}
+    with refused("TX205", "ends at 30, before 31"):
+        list(reader.read(0, [(0, 29), (29, 31)]))
+
+
 def test_a_message_of_twenty_megabytes_comes_whole(log: Log) -> None:
     log.partition.append(b"a", b"x" * 20_000_000, b"b")
     assert [len(each) for each in log.next()] == [1, 20_000_000, 1]

@@ -28,13 +28,11 @@ from txbatch.spouts.topics.look import Bounds, Look, name_of, parsed
 from txbatch.spouts.topics.messages import TopicReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from txbatch.core.records.declared import Fields
 
 EARLIEST, LATEST = "earliest", "latest"
-_COLUMNS = "label: string, number: int, start: bigint, end: bigint"
 
 
 class KafkaSpout(PartitionedSpout):
@@ -165,32 +163,23 @@ class KafkaSpout(PartitionedSpout):
         self._check_topic(named.values())
         # With pyarrow; a job file needs Python alone.
         from txbatch.spouts.topics.columns import Columns
+        from txbatch.spouts.topics.task import RANGES, Task
 
-        rows = [
-            (label, parsed(name)[0], of["start"], of["end"])
+        rows = sorted(
+            (parsed(name)[0], of["start"], of["end"], label)
             for label, name in named.items()
             for of in (metadata["partitions"][label],)
-        ]
-        rows.sort(key=lambda row: row[1:3])
+            if of["start"] < of["end"]
+        )
         tasks = max(min(len(rows), spark.sparkContext.defaultParallelism), 1)
-        reader, columns = self._reader(), Columns(self._of, self._parsed, self.format, self.options)
-
-        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import pyarrow
-
-            for row in (row for batch in batches for row in batch.to_pylist()):
-                for messages in reader.read(row["number"], row["start"], row["end"]):
-                    found = columns.batch(messages)
-                    label = pyarrow.repeat(pyarrow.scalar(row["label"]), len(found))
-                    yield found.append_column(PARTITION_COLUMN, label)
-
-        each = -(-len(rows) // tasks)
+        each = max(-(-len(rows) // tasks), 1)
         numbered = [(number // each, *row) for number, row in enumerate(rows)]
-        planned = spark.createDataFrame(numbered, f"task: int, {_COLUMNS}", verifySchema=False)
+        planned = spark.createDataFrame(numbered, f"task: int, {RANGES}", verifySchema=False)
+        task = Task(self._reader(), Columns(self._of, self._parsed, self.format, self.options))
         return (
             planned.repartitionById(tasks, "task")
             .drop("task")
-            .mapInArrow(read, f"{self.fields}, {PARTITION_COLUMN} string")
+            .mapInArrow(task, f"{self.fields}, {PARTITION_COLUMN} string")
         )
 
     @property
