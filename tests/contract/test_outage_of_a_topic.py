@@ -18,6 +18,7 @@ from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.local.kafka_mock import Cluster, cluster
 from txbatch.spouts.topics.columns import Columns
 from txbatch.spouts.topics.look import parsed
+from txbatch.spouts.topics.messages import Range
 
 PARTITIONS = 16
 _numbers = count(1)
@@ -66,7 +67,7 @@ class Story:
 
     def _words(self, name: str, of: Any) -> list[str]:
         columns = Columns(self.spout._of, self.spout._parsed, "json", self.spout.options)
-        found = self.spout._reader().read(parsed(name)[0], [(of["start"], of["end"])])
+        found = self.spout._reader().read(parsed(name)[0], [Range(of["start"], of["end"])])
         return [row["word"] for _, messages in found for row in columns.batch(messages).to_pylist()]
 
     def counted(self) -> dict[str, int]:

@@ -19,8 +19,14 @@ from typing import Any
 from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
-from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer.offsets import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -40,8 +46,10 @@ VERSIONS: dict[Any, tuple[int, int]] = {
     ApiVersionsRequest: (0, 3),
     DescribeConfigsRequest: (1, 4),
     SaslAuthenticateRequest: (0, 1),
+    OffsetForLeaderEpochRequest: (2, 4),
+    FindCoordinatorRequest: (0, 2),
 }
-_OUT_OF_RANGE, _NO_TOPIC, _HIDDEN, _REFUSED = 1, 3, 29, 58
+_OUT_OF_RANGE, _NO_TOPIC, _HIDDEN, _NO_GROUPS, _REFUSED = 1, 3, 29, 30, 58
 _LATEST, _EARLIEST = -1, -2
 _NODE = 1
 
@@ -49,13 +57,16 @@ _NODE = 1
 class Broker:
     """Topics with their partitions, and how the broker behaves."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str = "of-tests") -> None:
+        self.cluster = cluster
         self.topics = dict[str, list[Partition]]()
         self.ids = dict[str, uuid.UUID]()
         self.policies = dict[str, str]()
         self.hidden = set[str]()
         self.password: str | None = None
         self.silent = False  # fetches are answered without records
+        self.bytes_at_once, self.pause = 1 << 30, 0.0  # of a fetch, and seconds before its answer
+        self.mute_configs = self.hidden_configs = self.hidden_groups = False
         self.fetched = dict[str, int]()
         self.port = 0
 
@@ -75,7 +86,7 @@ class Broker:
         names = list(self.topics) if asked.topics is None else [each.name for each in asked.topics]
         here = MetadataResponse.MetadataResponseBroker(node_id=_NODE, host="127.0.0.1", port=self.port, rack=None)
         return MetadataResponse(
-            brokers=[here], cluster_id="of-tests", controller_id=_NODE, topics=[self._topic(each) for each in names]
+            brokers=[here], cluster_id=self.cluster, controller_id=_NODE, topics=[self._topic(each) for each in names]
         )
 
     def _topic(self, name: str) -> Any:
@@ -88,12 +99,12 @@ class Broker:
                 error_code=0,
                 partition_index=number,
                 leader_id=_NODE,
-                leader_epoch=-1,
+                leader_epoch=log.epoch,
                 replica_nodes=[_NODE],
                 isr_nodes=[_NODE],
                 offline_replicas=[],
             )
-            for number in range(len(self.topics[name]))
+            for number, log in enumerate(self.topics[name])
         ]
         return of(error_code=0, name=name, topic_id=self.ids[name], is_internal=False, partitions=partitions)
 
@@ -106,7 +117,7 @@ class Broker:
                 of.ListOffsetsPartitionResponse(
                     partition_index=each.partition_index,
                     error_code=0,
-                    leader_epoch=-1,
+                    leader_epoch=self.topics[topic.name][each.partition_index].epoch,
                     **self._offset(topic.name, each, stable=bool(asked.isolation_level)),
                 )
                 for each in topic.partitions
@@ -121,10 +132,26 @@ class Broker:
         if asked.timestamp == _EARLIEST:
             return {"offset": log.first, "timestamp": -1}
         found = log.at(asked.timestamp)
-        return {"offset": found.offset if found else -1, "timestamp": found.time if found else -1}
+        if found is None or found.offset >= (log.stable if stable else log.end):
+            return {"offset": -1, "timestamp": -1}
+        return {"offset": found.offset, "timestamp": found.time}
+
+    def epochs(self, asked: Any) -> OffsetForLeaderEpochResponse:
+        """Say where the records of an epoch end."""
+        of, topics = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult, []
+        for topic in asked.topics:
+            found = []
+            for each in topic.partitions:
+                epoch, end = self.topics[topic.topic][each.partition].end_of(each.leader_epoch)
+                found.append(
+                    of.EpochEndOffset(error_code=0, partition=each.partition, leader_epoch=epoch, end_offset=end)
+                )
+            topics.append(of(topic=topic.topic, partitions=found))
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
     def fetch(self, asked: Any) -> FetchResponse:
         """Send records. Without records to send, the answer comes after a moment."""
+        time.sleep(self.pause)
         topics, sent = [], False
         for topic in asked.topics:
             found = [self._fetched(topic.topic, each, stable=bool(asked.isolation_level)) for each in topic.partitions]
@@ -140,7 +167,7 @@ class Broker:
         until = log.stable if stable else log.end
         lost = not log.first <= asked.fetch_offset <= log.end
         self.fetched[topic] = self.fetched.get(topic, 0) + 1
-        records = b"" if lost or self.silent else log.between(asked.fetch_offset, until)
+        records = b"" if lost or self.silent else log.between(asked.fetch_offset, until, self.bytes_at_once)
         aborted = [
             of.AbortedTransaction(producer_id=producer, first_offset=first)
             for producer, first in log.aborted_in(asked.fetch_offset, until)
@@ -159,6 +186,8 @@ class Broker:
     def configs(self, asked: Any) -> DescribeConfigsResponse:
         """Say how topics are cleaned up."""
         of = DescribeConfigsResponse.DescribeConfigsResult
+        if self.mute_configs:
+            time.sleep(3600)
         results = []
         for each in asked.resources:
             policy = of.DescribeConfigsResourceResult(
@@ -174,11 +203,11 @@ class Broker:
             )
             results.append(
                 of(
-                    error_code=0,
+                    error_code=_HIDDEN if self.hidden_configs else 0,
                     error_message=None,
                     resource_type=each.resource_type,
                     resource_name=each.resource_name,
-                    configs=[policy],
+                    configs=[] if self.hidden_configs else [policy],
                 )
             )
         return DescribeConfigsResponse(throttle_time_ms=0, results=results)
@@ -189,6 +218,12 @@ class Broker:
         keys = [of(api_key=each.API_KEY, min_version=low, max_version=high) for each, (low, high) in VERSIONS.items()]
         keys.append(of(api_key=PRODUCE, min_version=3, max_version=9))
         return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+
+    def coordinator(self, asked: Any) -> FindCoordinatorResponse:
+        """Say who looks after a group."""
+        code = _NO_GROUPS if self.hidden_groups else 0
+        here = {"node_id": _NODE, "host": "127.0.0.1", "port": self.port}
+        return FindCoordinatorResponse(throttle_time_ms=0, error_code=code, error_message=None, **here)
 
     def handshake(self, _: Any) -> SaslHandshakeResponse:
         """Offer a login by name and password."""
@@ -216,6 +251,8 @@ class Broker:
             DescribeConfigsRequest: self.configs,
             SaslHandshakeRequest: self.handshake,
             SaslAuthenticateRequest: self.login,
+            OffsetForLeaderEpochRequest: self.epochs,
+            FindCoordinatorRequest: self.coordinator,
         }
 
 
@@ -239,9 +276,9 @@ def _serve(broker: Broker, read: Any, write: Any) -> None:
 
 
 @contextmanager
-def broker() -> Iterator[Broker]:
+def broker(cluster: str = "of-tests") -> Iterator[Broker]:
     """Context manager. Yield a broker on a free port of this machine."""
-    made = Broker()
+    made = Broker(cluster)
 
     class Connection(socketserver.StreamRequestHandler):
         def handle(self) -> None:

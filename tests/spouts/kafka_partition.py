@@ -11,6 +11,7 @@ from kafka.record.util import calc_crc32c
 
 MAGIC, NO_PRODUCER = 2, -1
 _ABORT, _COMMIT = 0, 1
+_EPOCH_OFFSET = 12
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Entry:
     time: int = 0
     producer: int = NO_PRODUCER
     marker: bool = False
+    epoch: int = 0
 
     def batch(self) -> bytes:
         """Return the record as a batch of its own, with its checksum."""
@@ -30,6 +32,7 @@ class Entry:
         builder.append(0, self.time, self.key, self.value, [])
         made = bytearray(builder.build())
         struct.pack_into(">q", made, 0, self.offset)
+        struct.pack_into(">i", made, _EPOCH_OFFSET, self.epoch)
         if self.marker:
             made[Builder.ATTRIBUTES_OFFSET + 1] |= Builder.CONTROL_MASK
             checksum = calc_crc32c(memoryview(made)[Builder.ATTRIBUTES_OFFSET :])
@@ -39,10 +42,11 @@ class Entry:
 
 @dataclass
 class Partition:
-    """A log. `first` is the oldest offset that is kept, `end` the offset after the newest record."""
+    """A log. `first` is the oldest offset that is kept, `end` the offset after the newest record, `epoch` the leader's."""
 
     first: int = 0
     end: int = 0
+    epoch: int = 0
     entries: list[Entry] = field(default_factory=list)
     open: dict[int, int] = field(default_factory=dict)  # by producer: the first offset of the transaction
     aborted: list[tuple[int, int, int]] = field(default_factory=list)  # producer, first offset, offset of the marker
@@ -71,6 +75,12 @@ class Partition:
     def cut_off(self, offset: int) -> None:
         """Lose all records from an offset on, as an unclean election does."""
         self.entries, self.end = [each for each in self.entries if each.offset < offset], offset
+        self.epoch += 1
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """Return the newest epoch that had records and is not above one, and where its records end."""
+        later = next((each.offset for each in self.entries if each.epoch > epoch), self.end)
+        return max((each.epoch for each in self.entries if each.epoch <= epoch), default=-1), later
 
     def forget(self, offset: int) -> None:
         """Retention: lose all records before an offset."""
@@ -85,14 +95,18 @@ class Partition:
         """Return the first record of a moment or later."""
         return next((each for each in self.entries if each.time >= time and not each.marker), None)
 
-    def between(self, start: int, end: int) -> bytes:
-        """Return the records of a range as a broker sends records."""
-        return b"".join(each.batch() for each in self.entries if start <= each.offset < end)
+    def between(self, start: int, end: int, most: int) -> bytes:
+        """Return the records of a range as a broker sends records: at least one, and not many more bytes than asked for."""
+        found = b""
+        for each in self.entries:
+            if start <= each.offset < end and len(found) < most:
+                found += each.batch()
+        return found
 
     def aborted_in(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return producer and first offset of the aborted transactions that overlap a range."""
         return [(producer, first) for producer, first, marker in self.aborted if first < end and marker >= start]
 
     def _put(self, entry: Entry) -> None:
-        self.entries.append(replace(entry, offset=self.end))
+        self.entries.append(replace(entry, offset=self.end, epoch=self.epoch))
         self.end += 1

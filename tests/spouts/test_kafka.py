@@ -123,7 +123,7 @@ def test_what_retention_has_taken_is_gone_and_said(topic: Topic) -> None:
     assert first is not None
     with refused("TX205", "offset 0 is no longer kept"):
         topic.read(first)
-    with refused("TX201", "keeps no offset 0"):
+    with refused("TX205", "keeps no offset 0"):
         topic.spout().plan_again(*next(iter(first["partitions"].items())))
 
 

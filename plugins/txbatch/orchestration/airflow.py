@@ -100,8 +100,18 @@ def _source(name: str) -> str | None:
         return None
     if connection.conn_type != "kafka":
         return url_of(connection)
-    host = {"bootstrap.servers": f"{connection.host}:{connection.port or 9092}"} if connection.host else {}
-    return json.dumps({**host, **connection.extra_dejson})
+    return json.dumps({**_of_fields(connection), **connection.extra_dejson})
+
+
+def _of_fields(connection: Connection) -> dict[str, str]:
+    """Return the options of Kafka's clients that the fields of a connection say; its extra says others."""
+    host, port = connection.host, connection.port or 9092
+    found = {
+        "bootstrap.servers": host if host and ":" in host else host and f"{host}:{port}",
+        "sasl.username": connection.login,
+        "sasl.password": connection.password,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _connection_url(conn_id: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch import settings
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
-from txbatch.core.errors import InvalidOption, PartitionUnreadable, RecordsGone, SourceUnfit
+from txbatch.core.errors import InvalidOption, OtherHistory, PartitionUnreadable, RecordsGone, SourceUnfit
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import Field, parse_fields
 from txbatch.core.sources.labels import labelled, partitions_of
@@ -19,7 +19,6 @@ from txbatch.core.sources.spout import (
     OpaquePartitionedSpout,
     PartitionedCoordinator,
     PartitionedSpout,
-    SpoutKind,
 )
 from txbatch.formats.options import check_options, mapping
 from txbatch.spouts.topics import client, lag, look
@@ -42,16 +41,19 @@ class KafkaSpout(PartitionedSpout):
     txbatch_source_<name>. `fields` are any of key, value (binary or string), timestamp, partition, offset and headers; with
     `format="json"` they are the members of the JSON object in the value, read by the `options` of JSON lines.
 
-    `start` says where a stream begins that has read nothing: "earliest", "latest" or a datetime; later runs go on by the
-    ledger's offsets. With `uncommitted=True` messages of open and aborted transactions count, too. A range in which nothing
-    comes for `silence` seconds is tried again.
+    `start` says where a partition begins that was not read: "earliest"; at a datetime, the first message of that time or
+    later; "latest", the end when the stream is planned first. Later runs go on by the ledger's offsets. `accept` is what an
+    error about another cluster asks to accept. With `uncommitted=True` messages of open and aborted transactions count, too.
+    A range in which nothing comes for `silence` seconds is tried again.
 
     Transactional: while a partition is away, the batch fails and is retried (R12). A compacted topic is refused: another
     attempt would read other messages.
     """
 
     remote = True
-    _look: Look | None = None  # while something is planned: what the brokers said
+    _look: Look | None = None  # while something is planned: what the brokers said, and
+    _begins: Mapping[int, int | None] | None = None  # where partitions begin that were not read, by a time
+    _policy: str | None = None
 
     def __init__(
         self,
@@ -65,11 +67,13 @@ class KafkaSpout(PartitionedSpout):
         start: str | datetime = EARLIEST,
         uncommitted: bool = False,
         silence: float = 20.0,
+        accept: str | Sequence[str] = (),
     ) -> None:
         name = type(self).__name__
         self.topic, self.fields, self.source, self.format = str(topic), fields_ddl(fields), source, format
         self.max_records, self.start, self.committed, self.silence = max_records, start, not uncommitted, silence
         self.variables = (settings.source_variable(source),)
+        self.accept = frozenset([accept] if isinstance(accept, str) else accept)
         if not self.topic or "/" in self.topic or "@" in self.topic:
             raise InvalidOption(f"{name}: {topic!r} is no name of a topic")
         if format not in (None, "json"):
@@ -119,7 +123,7 @@ class KafkaSpout(PartitionedSpout):
         try:
             yield self._look
         finally:
-            self._look = None
+            self._look = self._begins = self._policy = None
 
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
@@ -130,22 +134,39 @@ class KafkaSpout(PartitionedSpout):
             if topic_id != found.topic_id:
                 return self._gone(last_metadata)
             bounds = found.bounds(number)
-            start = last_metadata["end"] if last_metadata else bounds.first
+            start = last_metadata["end"] if last_metadata else self._begin(number, bounds, found)
+        if start is None or (last_metadata is not None and start == bounds.end):
+            return None
         if start < bounds.first:
             gone = f"keeps {bounds.first} to {bounds.end}"
             return {"start": start, "end": bounds.first, "kept": bounds.first, "seen": bounds.end, "gone": gone}
-        return self.range_of(start, bounds) if start != bounds.end else None
+        return self.range_of(start, bounds, last_metadata)
+
+    def _begin(self, number: int, bounds: Bounds, found: Look) -> int | None:
+        """Return where a partition begins that was not read; None if the partition has nothing as new as the beginning."""
+        if not isinstance(self.start, datetime):
+            return bounds.first
+        if self._begins is None:
+            there = [each for each, of in found.ends.items() if not isinstance(of, PartitionUnreadable)]
+            milliseconds = int(self.start.timestamp() * 1000)
+            self._begins = look.offsets_at(
+                self.source, self._given, self.topic, there, milliseconds, committed=self.committed
+            )
+        at = self._begins.get(number)
+        return None if at is None or at >= bounds.end else max(at, bounds.first)
 
     def unreadable(self, metadata: Metadata) -> Mapping[str, str]:
-        """Return why ranges cannot be read: their partition is away."""
+        """Return why ranges cannot be read: their partition is away. Of an empty range nothing is read."""
         now, away = look.look(self.source, self._given, self.topic, committed=self.committed), dict[str, str]()
         for label, name in partitions_of(metadata).items():
+            number, topic_id = parsed(name)
+            range_ = metadata["partitions"][label]
+            if topic_id != now.topic_id or range_["start"] == range_["end"]:
+                continue  # a topic that is gone is refused when it is read
             try:
-                now.bounds(parsed(name)[0])
+                now.bounds(number)
             except PartitionUnreadable as error:
                 away[label] = error.text
-            except KeyError:
-                continue  # of a topic that is gone: refused when it is read
         return away
 
     def emit_partition_batch(
@@ -166,7 +187,7 @@ class KafkaSpout(PartitionedSpout):
         from txbatch.spouts.topics.task import RANGES, Task
 
         rows = sorted(
-            (parsed(name)[0], of["start"], of["end"], label)
+            (parsed(name)[0], *_bounds(of), label)
             for label, name in named.items()
             for of in (metadata["partitions"][label],)
             if of["start"] < of["end"]
@@ -194,17 +215,21 @@ class KafkaSpout(PartitionedSpout):
     def count_records(self, partition: str, metadata: Metadata) -> int:
         """Read a range without Spark, and return how many messages it has: markers of transactions alone are none."""
         self._check_topic([partition])
-        return self._reader().count(parsed(partition)[0], metadata["start"], metadata["end"])
+        from txbatch.spouts.topics.messages import Range
+
+        return self._reader().count(parsed(partition)[0], Range(*_bounds(metadata)))
 
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
-        """Return the same range. Raise PartitionUnreadable if the topic was made anew, or keeps the range no more."""
+        """Return the same range. Raise RecordsGone if the topic was made anew, or keeps the range no more."""
         number, topic_id = parsed(partition)
         with self.looking() as found:
             if topic_id != found.topic_id:
-                raise PartitionUnreadable(f"{self._of} was made anew since partition {partition!r} was read")
+                raise RecordsGone(f"{self._of} was made anew since partition {partition!r} was read")
             if found.bounds(number).first > metadata["start"]:
-                raise PartitionUnreadable(
-                    f"{self._of}, partition {number} keeps no offset {metadata['start']} any more"
+                raise RecordsGone(f"{self._of}, partition {number} keeps no offset {metadata['start']} any more")
+            if self.leaves_out and "compact" in self._cleanup():
+                raise RecordsGone(
+                    f"{self._of} is compacted: partition {number} may have fewer messages now than were counted"
                 )
         return metadata
 
@@ -214,19 +239,13 @@ class KafkaSpout(PartitionedSpout):
         with self.looking() as found:
             self._check_id(found.topic_id, named.values())
             for label, name in named.items():
-                bounds = found.ends[parsed(name)[0]]
+                bounds = found.ends.get(parsed(name)[0])
                 start = metadata["partitions"][label]["start"]
-                if not isinstance(bounds, PartitionUnreadable) and bounds.first > start:
+                if isinstance(bounds, Bounds) and bounds.first > start:
                     raise RecordsGone(
                         f"{self._of}, partition {parsed(name)[0]}: offset {start} is no longer kept, {bounds.first} is the "
                         "first; abort the batch: the next plan says what is left"
                     )
-
-    def offsets_at(self, moment: datetime, found: Look) -> dict[int, int]:
-        """Return, for each partition, the offset of the first message at a moment or later; the end if there is none."""
-        milliseconds = int(moment.timestamp() * 1000)
-        told = look.offsets_at(self.source, self._given, self.topic, found.ends, milliseconds)
-        return {number: found.bounds(number).end if at is None else at for number, at in told.items()}
 
     def reach(self, offsets: Mapping[str, Metadata]) -> str:
         """Describe how far the topic is, what is kept, and the lag. Raise the errors of planning, before a run does."""
@@ -236,13 +255,27 @@ class KafkaSpout(PartitionedSpout):
 
     def check_cleanup(self) -> None:
         """Refuse a compacted topic, whose ranges change."""
-        if self.kind is SpoutKind.OPAQUE:
-            return
-        policy = look.cleanup_policy(self.source, self._given, self.topic)
-        if policy and "compact" in policy:
+        if not self.leaves_out and "compact" in (policy := self._cleanup()):
             raise SourceUnfit(
                 f"{self._of} is compacted (cleanup.policy={policy}): another attempt would read other messages; read it by "
                 "OpaqueKafkaSpout into an OpaqueState"
+            )
+
+    def _cleanup(self) -> str:
+        """Return how the topic is cleaned up; "" if the user may not ask."""
+        with self.looking():
+            if self._policy is None:
+                self._policy = look.cleanup_policy(self.source, self._given, self.topic) or ""
+            return self._policy
+
+    def check_cluster(self, found: Look, last: Metadata | None) -> None:
+        """Refuse a topic on another cluster than the last plan's: its messages may be copies of those that were counted."""
+        was = (last or {}).get("cluster", found.cluster)
+        if was != found.cluster and found.cluster not in self.accept:
+            raise OtherHistory(
+                f"{self._of} is on another cluster than what was counted ({was}, now {found.cluster}), and would be counted from "
+                f"its beginning: read it with a new topology; or, if none of its messages was counted, say "
+                f"accept={found.cluster!r}"
             )
 
     def _gone(self, last: Metadata | None) -> Metadata | None:
@@ -255,11 +288,24 @@ class KafkaSpout(PartitionedSpout):
             "gone": f"{self._of} was made anew, or is gone, before these were read",
         }
 
-    def range_of(self, start: int, bounds: Bounds) -> Metadata:
-        """Return at most `max_records` offsets and the oldest offset that is kept; if there are more, also the end seen."""
+    def range_of(self, start: int, bounds: Bounds, last: Metadata | None = None) -> Metadata:
+        """Return at most `max_records` offsets and the oldest offset that is kept; if there are more, also the end seen.
+
+        With the leader's epoch, by which the next range finds whether the log was cut off; and that of the last range, if
+        another.
+        """
         stop = min(bounds.end, start + self.max_records)
-        seen = {"seen": bounds.end} if stop < bounds.end else {}
-        return {"start": start, "end": stop, "kept": bounds.first, **seen}
+        range_ = {
+            "start": start,
+            "end": stop,
+            "kept": bounds.first,
+            **({"seen": bounds.end} if stop < bounds.end else {}),
+        }
+        if bounds.epoch >= 0:
+            range_["epoch"] = bounds.epoch
+        if (was := (last or {}).get("epoch", bounds.epoch)) != bounds.epoch:
+            range_["after"] = was
+        return range_
 
     def _check_topic(self, names: Any) -> None:
         self._check_id(look.identity(self.source, self._given, self.topic), names)
@@ -267,8 +313,8 @@ class KafkaSpout(PartitionedSpout):
     def _check_id(self, topic_id: str, names: Any) -> None:
         if other := [name for name in names if parsed(name)[1] != topic_id]:
             raise RecordsGone(
-                f"{self._of} was made anew since {other[0]!r} was planned, and its old messages are gone: abort the batch: the "
-                "next plan says what is left"
+                f"{self._of} was made anew since {other[0]!r} was planned, and its old messages are gone: abort the batch with "
+                "--skip, which gives them up"
             )
 
     def _reader(self) -> TopicReader:
@@ -304,27 +350,24 @@ class _Coordinator(PartitionedCoordinator):
     ) -> Metadata | None:
         """Return the ranges, as of one look.
 
-        The first plan of a stream that begins at the end is stored though the plan is empty: else each run would begin anew.
+        The first plan of a stream that begins at the end is stored though empty: else each run would begin anew.
         """
         with self.spout.looking() as found:
+            self.spout.check_cluster(found, prev_metadata)
             if not self.offsets:
                 self.spout.check_cleanup()
-                if self.spout.start != EARLIEST:
-                    return self._first(found)
-            return super().initialize_transaction(txid, prev_metadata, curr_metadata)
+                if self.spout.start == LATEST:
+                    return {"partitions": self._ends(found), "cluster": found.cluster}
+            planned = super().initialize_transaction(txid, prev_metadata, curr_metadata)
+        return planned and {**planned, "cluster": found.cluster}
 
-    def _first(self, found: Look) -> Metadata | None:
-        """Return the first plan of a stream that begins at the end, or at a time. A partition that is away refuses the plan."""
-        at = dict.fromkeys(found.ends, 0)
-        if isinstance(self.spout.start, datetime):
-            at = self.spout.offsets_at(self.spout.start, found)
-        ranges = {}
-        for number in found.ends:
-            bounds = found.bounds(number)
-            start = at[number] if isinstance(self.spout.start, datetime) else bounds.end
-            name = name_of(self.spout.topic, number, found.topic_id)
-            ranges[name] = self.spout.range_of(max(start, bounds.first), bounds)
-        return {"partitions": ranges} if ranges else None
+    def _ends(self, found: Look) -> Mapping[str, Metadata]:
+        """Return empty ranges at the ends of all partitions. A partition that is away refuses the plan."""
+        ends = {number: found.bounds(number) for number in found.ends}
+        return {
+            name_of(self.spout.topic, number, found.topic_id): self.spout.range_of(of.end, of)
+            for number, of in ends.items()
+        }
 
     def _all(self, asked: Sequence[str]) -> Sequence[str]:
         return self.spout.partitions()
@@ -332,3 +375,8 @@ class _Coordinator(PartitionedCoordinator):
 
 def _unread(last: Metadata) -> bool:
     return bool(last.get("seen", last["end"]) > last["end"])
+
+
+def _bounds(range_: Metadata) -> tuple[int, int, int]:
+    """Return where a range begins and ends, and the epoch of the leader up to its beginning; -1 if not known."""
+    return range_["start"], range_["end"], range_.get("after", range_.get("epoch", -1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ _OF_READERS = {
 }
 # Names of errors of the client, by what a person has to do.
 _LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
-_RIGHTS = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"}
+_RIGHTS = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}
 _NO_TOPIC = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_NOENT", "UNKNOWN_TOPIC_ID"}
 
 
@@ -101,16 +101,19 @@ def administering(source: str, given: str) -> Iterator[tuple[AdminClient, Said]]
 
 
 @contextmanager
-def consuming(of: str, options: Mapping[str, Any], *, committed: bool) -> Iterator[Consumer]:
-    """Context manager. Yield a consumer, which joins no group and stores no offset."""
+def consuming(
+    of: str, options: Mapping[str, Any], *, committed: bool, told: Callable[[str], None]
+) -> Iterator[Consumer]:
+    """Context manager. Yield a consumer, which joins no group and stores no offset. `told` gets statistics each second."""
+    check_installed()
     from confluent_kafka import Consumer, KafkaException
 
     isolation = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     said = Said()
     try:
-        consumer = Consumer(
-            {**options, **_OF_READERS, **isolation, "allow.auto.create.topics": False, "log_level": 0, "error_cb": said}
-        )
+        calls = {"error_cb": said, "stats_cb": told, "statistics.interval.ms": 1000}
+        quiet = {"allow.auto.create.topics": False, "log_level": 0}
+        consumer = Consumer({**options, **_OF_READERS, **isolation, **quiet, **calls})
         try:
             yield consumer
         finally:

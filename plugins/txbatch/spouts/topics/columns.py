@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import BadRecord, BadText
+from txbatch.core.errors import BadRecord, BadText, OutOfRange
 from txbatch.core.records.fields import Field
 from txbatch.formats import json_lines
 from txbatch.formats.misfit import Misfit
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _NO_TIME = 0
+_LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Columns:
         if of.name in ("key", "value"):
             return self._bytes(of, messages)
         if of.name == "timestamp":
-            return pa.array(list(map(_micros, messages)), pa.timestamp("us", "UTC"))
+            return self._times(messages)
         if of.name == "headers":
             return pa.array(list(map(_headers, messages)), pa.string())
         ask: Callable[[Any], int] = _partition if of.name == "partition" else offset_of
@@ -75,7 +76,9 @@ class Columns:
             value = message.value()
             if value is None or not value.strip():
                 raise self._no_object(message, "has no value" if value is None else "is empty")
-            lines.append(value.replace(b"\n", b" "))
+            if b"\n" in value:
+                value = self._on_one_line(message, value)
+            lines.append(value)
         try:
             return json_lines.decode(b"\n".join(lines) + b"\n", self.fields, self.options)
         except Misfit as misfit:
@@ -83,6 +86,26 @@ class Columns:
             raise misfit.kind(
                 f"{place}: {misfit}; take value as binary, parse it in a function, and quarantine what fails (docs/spouts.md)"
             ) from None
+
+    def _on_one_line(self, message: Message, value: bytes) -> bytes:
+        """Return an object without its line ends, none of which is within a text: JSON forbids that."""
+        try:
+            json.loads(value.decode())
+        except ValueError:
+            raise self._no_object(message, "has line ends, is no JSON") from None
+        return value.replace(b"\n", b" ")
+
+    def _times(self, messages: Sequence[Message]) -> pa.Array:
+        import pyarrow as pa
+
+        found = list(map(_milliseconds, messages))
+        for number, milliseconds in enumerate(found):
+            if milliseconds is not None and milliseconds > _LAST_MILLISECOND:
+                raise OutOfRange(
+                    f"{self._place(messages[number])}: its time, {milliseconds} ms since 1970, is after the year 9999; leave "
+                    "timestamp out of the fields, and take the time from the value"
+                )
+        return pa.array(found, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
     def _no_object(self, message: Message, why: str) -> BadRecord:
         return BadRecord(
@@ -105,10 +128,10 @@ def _partition(message: Message) -> int:
     return int(message.partition() or 0)
 
 
-def _micros(message: Message) -> int | None:
-    """Return the time of a message in microseconds since 1970; None for a message without a time."""
+def _milliseconds(message: Message) -> int | None:
+    """Return the time of a message in milliseconds since 1970; None for a message without a time."""
     kind, milliseconds = message.timestamp()
-    return None if kind == _NO_TIME else milliseconds * 1000
+    return None if kind == _NO_TIME or milliseconds < 0 else int(milliseconds)
 
 
 def _headers(message: Message) -> str | None:

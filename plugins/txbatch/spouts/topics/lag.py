@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import PartitionUnreadable, RecordsGone
+from txbatch.core.errors import PartitionUnreadable, RecordsGone, SourceCutBack
 from txbatch.core.text import how_many
 from txbatch.spouts.topics.look import Bounds, Look, name_of
 
@@ -13,7 +13,7 @@ from txbatch.spouts.topics.look import Bounds, Look, name_of
 def described(topic: str, found: Look, offsets: Mapping[str, Metadata]) -> str:
     """Return a topic's partitions, what the topic keeps, its lag by the offsets of a stream, and what is away, in words.
 
-    Raise RecordsGone if offsets that are not counted are no longer kept.
+    Raise RecordsGone if offsets that are not counted are no longer kept, SourceCutBack if counted offsets are no longer there.
     """
     bounds = {number: each for number, each in found.ends.items() if not isinstance(each, PartitionUnreadable)}
     kept = sum(each.end - each.first for each in bounds.values())
@@ -34,6 +34,11 @@ def _lag(topic: str, found: Look, bounds: Mapping[int, Bounds], offsets: Mapping
             raise RecordsGone(
                 f"{found.of}, partition {number}: offsets {counted} to {each.first} are not counted and no longer kept; the "
                 "next run names the txid that gives them up"
+            )
+        if counted > each.end:
+            raise SourceCutBack(
+                f"{found.of}, partition {number}: is counted up to {counted} and ends at {each.end}: it was cut off; restore it, "
+                "or read it with a new topology"
             )
         behind[number] = each.end - counted
     lag = sum(behind.values())

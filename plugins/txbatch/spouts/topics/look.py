@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 # What the offset of a moment is, if no record is as new.
 _NONE_SO_NEW = -1
 _ASKS = {"request_timeout": ANSWER_SECONDS}
+_NOT_ALLOWED = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The offset of the oldest record that is kept, and the offset after the newest that can be read."""
+    """The offset of the oldest record that is kept, the offset after the newest that can be read, and the leader's epoch.
+
+    The epoch is -1 if the brokers say none.
+    """
 
     first: int
     end: int
+    epoch: int = -1
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,15 @@ class Look:
     """The topic at one moment. `of` is the topic in errors; `ends` has the bounds of partitions, or the reason of an outage."""
 
     of: str
+    cluster: str
     topic_id: str
     ends: Mapping[int, Bounds | PartitionUnreadable]
 
     def bounds(self, number: int) -> Bounds:
         """Return the bounds of a partition; raise PartitionUnreadable if the partition is away."""
-        found = self.ends[number]
+        found = self.ends.get(number)
+        if found is None:
+            raise PartitionUnreadable(f"{self.of}: no broker lists partition {number} now; try again")
         if isinstance(found, PartitionUnreadable):
             raise found
         return found
@@ -63,11 +71,12 @@ def parsed(name: str) -> tuple[int, str]:
 
 
 def look(source: str, given: str, topic: str, *, committed: bool) -> Look:
-    """Look at a topic, in three round trips whatever the number of its partitions."""
+    """Look at a topic, in four round trips whatever the number of its partitions."""
     of = f"topic {topic!r} (source {source!r})"
     with administering(source, given) as (client, said):
         topic_id, numbers = _described(client, said, topic, of)
-        return Look(of, topic_id, _ends(client, said, topic, numbers, of, committed=committed))
+        cluster = _answer(client.describe_cluster(**_ASKS).result, of, said).cluster_id
+        return Look(of, str(cluster), topic_id, _ends(client, said, topic, numbers, of, committed=committed))
 
 
 def identity(source: str, given: str, topic: str) -> str:
@@ -76,7 +85,9 @@ def identity(source: str, given: str, topic: str) -> str:
         return _described(client, said, topic, f"topic {topic!r} (source {source!r})")[0]
 
 
-def offsets_at(source: str, given: str, topic: str, numbers: Iterable[int], moment: int) -> dict[int, int | None]:
+def offsets_at(
+    source: str, given: str, topic: str, numbers: Iterable[int], moment: int, *, committed: bool
+) -> dict[int, int | None]:
     """Return, for each partition, the offset of the first record with a time of `moment` or later; None if there is none.
 
     `moment` is in milliseconds since 1970.
@@ -85,24 +96,26 @@ def offsets_at(source: str, given: str, topic: str, numbers: Iterable[int], mome
 
     of = f"topic {topic!r} (source {source!r})"
     with administering(source, given) as (client, said):
-        found = _listed(client, said, topic, numbers, OffsetSpec.for_timestamp(moment), of, committed=True)
+        found = _listed(client, said, topic, numbers, OffsetSpec.for_timestamp(moment), of, committed=committed)
     for each in found.values():
         if isinstance(each, PartitionUnreadable):
             raise each
-    return {number: None if at == _NONE_SO_NEW else at for number, at in found.items()}  # type: ignore[misc]
+    return {number: None if each.offset == _NONE_SO_NEW else each.offset for number, each in found.items()}
 
 
 def cleanup_policy(source: str, given: str, topic: str) -> str | None:
-    """Return how the brokers clean a topic up, such as `delete` or `compact`; None if the user may not see that."""
+    """Return how the brokers clean a topic up, such as `delete` or `compact`; None if the user may not ask."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    with administering(source, given) as (client, _):
+    with administering(source, given) as (client, said):
         (asked,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], **_ASKS).values()
         try:
             found = asked.result().get("cleanup.policy")
-        except KafkaException:
-            return None
+        except KafkaException as error:
+            if error.args[0].name() in _NOT_ALLOWED:
+                return None
+            raise in_our_words(f"topic {topic!r} (source {source!r})", error.args[0], said) from None
         return None if found is None else str(found.value)
 
 
@@ -144,24 +157,24 @@ def _ends(
         elif isinstance(high, PartitionUnreadable):
             found[number] = high
         else:
-            found[number] = Bounds(low, high)
+            found[number] = Bounds(low.offset, high.offset, -1 if high.leader_epoch is None else high.leader_epoch)
     return found
 
 
 def _listed(
     client: AdminClient, said: Said, topic: str, numbers: Iterable[int], spec: Any, of: str, *, committed: bool
-) -> dict[int, int | PartitionUnreadable]:
-    """Return an offset of each partition, or the reason why the partition has none; by one request to each broker."""
+) -> dict[int, Any]:
+    """Return what brokers say of each partition, or the reason why they do not; by one request to each broker."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(topic, number): spec for number in numbers}
     if not asked:
         return {}
-    found: dict[int, int | PartitionUnreadable] = {}
+    found = dict[int, Any]()
     for place, answer in client.list_offsets(asked, isolation_level=isolation, **_ASKS).items():
         try:
-            found[place.partition] = answer.result().offset
+            found[place.partition] = answer.result()
         except KafkaException as error:
             told = in_our_words(f"{of}, partition {place.partition}", error.args[0], said)
             if not isinstance(told, PartitionUnreadable):

@@ -6,24 +6,35 @@ read from its first offset on is refused; nothing begins anew.
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from txbatch.core.errors import PartitionUnreadable, RecordsGone
+from txbatch.core.errors import PartitionUnreadable, RecordsGone, SourceCutBack, TxbatchError
 from txbatch.spouts.topics.client import consuming, in_our_words
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-# The offset where a range begins, and the offset where the range ends, exclusive.
-Range = tuple[int, int]
 # A client hands over so many messages at a time, and about so many bytes.
 _MESSAGES_AT_ONCE, _BYTES_AT_ONCE = 10_000, 8_000_000
 _FIRST_AT_ONCE = 500
 _POLL_SECONDS = 0.5
+# What a client says of a group that is never joined.
+_OF_GROUPS = ("GROUP_AUTHORIZATION_FAILED", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+
+
+class Range(NamedTuple):
+    """Where a range begins and ends, exclusive, and the leader's epoch before `start`, if known: then the log is asked whether
+    it was cut off below `start` since.
+    """
+
+    start: int
+    end: int
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +51,14 @@ class TopicReader:
         """Yield the messages of ranges of a partition, some at a time, each time with the number of the range.
 
         The ranges are in order, and none is empty; ranges that follow each other are read through. Raise RecordsGone if a
-        beginning is no longer kept or the partition ends before a range does, PartitionUnreadable if nothing comes.
+        beginning is no longer kept or the partition ends before a range does, SourceCutBack if the log was cut off below a
+        range, PartitionUnreadable if nothing comes.
         """
-        with consuming(self._place(number), self.options, committed=self.committed) as consumer:
+        place, fetched = f"{self.of}, partition {number}", _Fetched(number)
+        with consuming(place, self.options, committed=self.committed, told=fetched) as consumer:
             for first, ends in _through(ranges):
                 at = 0
-                for messages in self._span(consumer, number, ranges[first][0], ends[-1]):
+                for messages in self._span(consumer, _Span(place, ranges[first], ends[-1], self.seconds, fetched)):
                     left = messages
                     while left:
                         cut = bisect_left(left, ends[at], key=offset_of)
@@ -53,59 +66,102 @@ class TopicReader:
                             yield first + at, left[:cut]
                         left, at = left[cut:], at + (cut < len(left))
 
-    def count(self, number: int, start: int, end: int) -> int:
+    def count(self, number: int, range_: Range) -> int:
         """Return how many messages a range has."""
-        return sum(len(messages) for _, messages in self.read(number, [(start, end)])) if start < end else 0
+        return sum(len(messages) for _, messages in self.read(number, [range_])) if range_.start < range_.end else 0
 
-    def _span(self, consumer: Consumer, number: int, start: int, end: int) -> Iterator[Sequence[Message]]:
+    def _span(self, consumer: Consumer, span: _Span) -> Iterator[Sequence[Message]]:
         """Yield the messages from one offset to another."""
         from confluent_kafka import TopicPartition
 
-        place, at, moved, at_once = self._place(number), start, time.monotonic(), _FIRST_AT_ONCE
-        consumer.assign([TopicPartition(self.topic, number, start)])
-        while True:
-            found = consumer.consume(at_once, _POLL_SECONDS)
-            whole, messages = self._sorted(found, place, at, end)
+        begin = (span.first.start, "", span.first.epoch) if span.first.epoch >= 0 else (span.first.start,)
+        consumer.assign([TopicPartition(self.topic, span.fetched.number, *begin)])
+        at_once = _FIRST_AT_ONCE
+        while not span.whole:
+            messages = span.take(consumer.consume(at_once, _POLL_SECONDS))
             if messages:
-                at, moved, at_once = offset_of(messages[-1]) + 1, time.monotonic(), _next_at_once(messages)
+                at_once = _next_at_once(messages)
                 yield messages
-            if whole:
-                return
-            if time.monotonic() - moved > self.seconds:
-                raise PartitionUnreadable(
-                    f"{place}: nothing came for {self.seconds:g} s at offset {at} of {end}; try again"
-                )
+            span.check(came=bool(messages))
 
-    def _place(self, number: int) -> str:
-        return f"{self.of}, partition {number}"
 
-    def _sorted(self, found: Sequence[Message], place: str, at: int, end: int) -> tuple[bool, list[Message]]:
-        """Return whether the range is whole by what was found, and the messages of the range."""
-        if not any(map(_error, found)):
-            if found and offset_of(found[-1]) >= end:
-                return True, [each for each in found if offset_of(each) < end]
-            return bool(found) and offset_of(found[-1]) == end - 1, list(found)
+class _Fetched:
+    """How far a client has fetched, as its statistics say: messages of aborted transactions are fetched and never come."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.offset = number, -1
+
+    def __call__(self, statistics: str) -> None:
+        """Take the statistics of a client with one partition."""
+        for topic in json.loads(statistics)["topics"].values():
+            self.offset = topic["partitions"].get(str(self.number), {}).get("next_offset", self.offset)
+
+
+class _Span:
+    """Ranges that are read through: what has come, and whether the span is whole."""
+
+    def __init__(self, place: str, first: Range, end: int, seconds: float, fetched: _Fetched) -> None:
+        self.place, self.first, self.end, self.seconds, self.fetched = place, first, end, seconds, fetched
+        self.at, self.whole, self._ended = first.start, False, -1
+        self._moved, self._fetched = time.monotonic(), fetched.offset
+
+    def take(self, found: Sequence[Message]) -> list[Message]:
+        """Return the messages of the span. The span is whole if a message or the partition's end is at its end or later."""
+        if any(map(_error, found)):
+            messages = self._sorted(found)
+        else:
+            cut = bisect_left(found, self.end, key=offset_of)
+            messages, self.whole = list(found[:cut]), cut < len(found)
+        if messages:
+            self.at = offset_of(messages[-1]) + 1
+        self.whole = self.whole or self.at == self.end
+        return messages
+
+    def _sorted(self, found: Sequence[Message]) -> list[Message]:
+        """Return the messages of the span before the first event that ends or refuses the span."""
         messages = list[Any]()
         for each in found:
             error = each.error()
-            if error is None and offset_of(each) < end:
+            if error is None and offset_of(each) < self.end:
                 messages.append(each)
-            elif error is None or (error.name() == "_PARTITION_EOF" and offset_of(each) >= end):
-                return True, messages
+            elif error is None or (error.name() == "_PARTITION_EOF" and offset_of(each) >= self.end):
+                self.whole = True
+                break
             elif error.name() == "_PARTITION_EOF":
-                raise RecordsGone(
-                    f"{place}: ends at {offset_of(each)}, before {end}, where the planned range ends: it was cut off; "
-                    "restore it, or abort the batch"
-                )
-            elif error.name() == "_AUTO_OFFSET_RESET":
-                lost = offset_of(messages[-1]) + 1 if messages else at
-                raise RecordsGone(
-                    f"{place}: offset {lost} is no longer kept, or was cut off; restore it, or abort the batch: the next "
-                    "plan says what is left"
-                )
-            else:
-                raise in_our_words(place, error)
-        return bool(messages) and offset_of(messages[-1]) == end - 1, messages
+                self._ended = offset_of(each)
+            elif error.name() not in _OF_GROUPS:
+                raise self._refused(error, messages)
+        return messages
+
+    def check(self, *, came: bool) -> None:
+        """Raise the reason if nothing has come, or was fetched, for too long. Called once messages are handed on."""
+        if came or self.fetched.offset != self._fetched:
+            self._moved, self._fetched = time.monotonic(), self.fetched.offset
+        if self.whole or time.monotonic() - self._moved <= self.seconds:
+            return
+        if 0 <= self._ended < self.end:
+            raise RecordsGone(
+                f"{self.place}: ends at {self._ended}, before {self.end}, where the planned range ends: it was cut off; "
+                "restore it, or abort the batch"
+            )
+        raise PartitionUnreadable(
+            f"{self.place}: nothing came for {self.seconds:g} s at offset {self.at} of {self.end}; try again, or give the "
+            "spout a longer silence="
+        )
+
+    def _refused(self, error: Any, messages: Sequence[Message]) -> TxbatchError:
+        if error.name() != "_AUTO_OFFSET_RESET":
+            return in_our_words(self.place, error)
+        if "truncation" in error.str():
+            return SourceCutBack(
+                f"{self.place}: was cut off below offset {self.first.start}, up to which it is counted, and has other messages "
+                "there now: restore it, or read it with a new topology"
+            )
+        lost = offset_of(messages[-1]) + 1 if messages else self.at
+        return RecordsGone(
+            f"{self.place}: offset {lost} is no longer kept, or was cut off; restore it, or abort the batch: the next plan "
+            "says what is left"
+        )
 
 
 def offset_of(message: Message) -> int:
@@ -120,15 +176,15 @@ def _error(message: Message) -> Any:
 def _through(ranges: Sequence[Range]) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield spans of ranges that follow each other: the number of the first one, and the end of each.
 
-    >>> list(_through([(0, 2), (2, 5), (7, 9)]))
+    >>> list(_through([Range(0, 2), Range(2, 5), Range(7, 9)]))
     [(0, [2, 5]), (2, [9])]
     """
     ends = list[int]()
-    for number, (start, end) in enumerate(ranges):
-        if ends and start != ends[-1]:
+    for number, each in enumerate(ranges):
+        if ends and each.start != ends[-1]:
             yield number - len(ends), ends
             ends = []
-        ends = [*ends, end]
+        ends = [*ends, each.end]
     if ends:
         yield len(ranges) - len(ends), ends
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from txbatch.core.sources.spout import PARTITION_COLUMN
 from txbatch.spouts.topics.columns import Columns
-from txbatch.spouts.topics.messages import TopicReader
+from txbatch.spouts.topics.messages import Range, TopicReader
 
 # The columns that a task is told its ranges by.
-RANGES = "number: int, start: bigint, end: bigint, label: string"
-_RANGE = itemgetter("number", "start", "end", "label")
+RANGES = "number: int, start: bigint, end: bigint, epoch: int, label: string"
+_RANGE = itemgetter("number", "start", "end", "epoch", "label")
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -30,7 +30,7 @@ class Task:
         """Yield the messages of the ranges in the batches, with the label of their range as their partition."""
         given = sorted(_RANGE(row) for batch in batches for row in batch.to_pylist())
         for number, ranges in groupby(given, key=itemgetter(0)):
-            _, starts, ends, labels = zip(*ranges, strict=True)
-            for at, messages in self.reader.read(number, list(zip(starts, ends, strict=True))):
+            _, *bounds, labels = zip(*ranges, strict=True)
+            for at, messages in self.reader.read(number, list(map(Range, *bounds))):
                 found = self.columns.batch(messages)
                 yield found.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(labels[at]), len(found)))
