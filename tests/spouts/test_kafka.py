@@ -106,7 +106,7 @@ def test_a_topic_made_anew_begins_at_its_beginning_and_what_was_unread_is_gone(t
     assert gone is not None
     assert [(of["start"], of["end"]) for of in gone["partitions"].values()] == [(3, 5)]
     assert all("gone" in of for of in gone["partitions"].values())
-    assert len(gone["missing"]) == 1
+    assert len(gone["missing"]) == 2
     assert len(topic.values(topic.plan())) == new
 
 

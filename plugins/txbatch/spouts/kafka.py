@@ -270,8 +270,8 @@ class KafkaSpout(PartitionedSpout):
 
     def check_cluster(self, found: Look, last: Metadata | None) -> None:
         """Refuse a topic on another cluster than the last plan's: its messages may be copies of those that were counted."""
-        was = (last or {}).get("cluster", found.cluster)
-        if was != found.cluster and found.cluster not in self.accept:
+        was = (last or {}).get("cluster")
+        if was and found.cluster and was != found.cluster and found.cluster not in self.accept:
             raise OtherHistory(
                 f"{self._of} is on another cluster than what was counted ({was}, now {found.cluster}), and would be counted from "
                 f"its beginning: read it with a new topology; or, if none of its messages was counted, say "
@@ -357,9 +357,9 @@ class _Coordinator(PartitionedCoordinator):
             if not self.offsets:
                 self.spout.check_cleanup()
                 if self.spout.start == LATEST:
-                    return {"partitions": self._ends(found), "cluster": found.cluster}
+                    return {"partitions": self._ends(found), **_known(found)}
             planned = super().initialize_transaction(txid, prev_metadata, curr_metadata)
-        return planned and {**planned, "cluster": found.cluster}
+        return planned and {**planned, **_known(found)}
 
     def _ends(self, found: Look) -> Mapping[str, Metadata]:
         """Return empty ranges at the ends of all partitions. A partition that is away refuses the plan."""
@@ -375,6 +375,10 @@ class _Coordinator(PartitionedCoordinator):
 
 def _unread(last: Metadata) -> bool:
     return bool(last.get("seen", last["end"]) > last["end"])
+
+
+def _known(found: Look) -> Metadata:
+    return {"cluster": found.cluster} if found.cluster else {}
 
 
 def _bounds(range_: Metadata) -> tuple[int, int, int]:

@@ -79,10 +79,17 @@ class Said:
     """What a client's connections complain of, kept to name the reason of a request that is never answered."""
 
     def __init__(self) -> None:
-        self.names = set[str]()
+        self.client: AdminClient | Consumer | None = None
+        self._names = set[str]()
 
     def __call__(self, error: KafkaError) -> None:
-        self.names.add(error.name())
+        self._names.add(error.name())
+
+    def names(self) -> set[str]:
+        """Return the names of all complaints until now."""
+        if self.client is not None:
+            self.client.poll(0)
+        return self._names
 
 
 @contextmanager
@@ -95,7 +102,8 @@ def administering(source: str, given: str) -> Iterator[tuple[AdminClient, Said]]
     said = Said()
     try:
         told: dict[str, Any] = {"log_level": 0, "error_cb": said}
-        yield AdminClient(options_of(source, given) | told), said
+        said.client = AdminClient(options_of(source, given) | told)
+        yield said.client, said
     except KafkaException as error:
         raise in_our_words(f"source {source!r}", error.args[0], said) from None
 
@@ -125,7 +133,7 @@ def consuming(
 def in_our_words(of: str, error: Any, said: Said | None = None) -> TxbatchError:
     """Return the error for a failed request, by the error's name."""
     name = error.name() if hasattr(error, "name") else "_FAIL"
-    seen = {name, *(said.names if said else ())}
+    seen = {name, *(said.names() if said else ())}
     if found := seen & _LOGIN:
         return LoginRefused(f"{of} refuses the login ({min(found)}); mend its options or its rights")
     if found := seen & _RIGHTS:

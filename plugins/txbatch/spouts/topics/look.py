@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What the offset of a moment is, if no record is as new.
 _NONE_SO_NEW = -1
 _ASKS = {"request_timeout": ANSWER_SECONDS}
-_NOT_ALLOWED = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
+_NOT_TOLD = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_UNSUPPORTED_FEATURE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Look:
-    """The topic at one moment. `of` is the topic in errors; `ends` has the bounds of partitions, or the reason of an outage."""
+    """The topic at one moment. `of` is the topic in errors; `ends` has the bounds of partitions, or the reason of an outage.
+
+    `cluster` is the id of the cluster; "" if the brokers cannot say.
+    """
 
     of: str
     cluster: str
@@ -75,8 +78,9 @@ def look(source: str, given: str, topic: str, *, committed: bool) -> Look:
     of = f"topic {topic!r} (source {source!r})"
     with administering(source, given) as (client, said):
         topic_id, numbers = _described(client, said, topic, of)
-        cluster = _answer(client.describe_cluster(**_ASKS).result, of, said).cluster_id
-        return Look(of, str(cluster), topic_id, _ends(client, said, topic, numbers, of, committed=committed))
+        return Look(
+            of, _cluster(client, said, of), topic_id, _ends(client, said, topic, numbers, of, committed=committed)
+        )
 
 
 def identity(source: str, given: str, topic: str) -> str:
@@ -104,7 +108,7 @@ def offsets_at(
 
 
 def cleanup_policy(source: str, given: str, topic: str) -> str | None:
-    """Return how the brokers clean a topic up, such as `delete` or `compact`; None if the user may not ask."""
+    """Return how the brokers clean a topic up, such as `delete` or `compact`; None if the user may not ask, or nobody can say."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -113,7 +117,7 @@ def cleanup_policy(source: str, given: str, topic: str) -> str | None:
         try:
             found = asked.result().get("cleanup.policy")
         except KafkaException as error:
-            if error.args[0].name() in _NOT_ALLOWED:
+            if error.args[0].name() in _NOT_TOLD:
                 return None
             raise in_our_words(f"topic {topic!r} (source {source!r})", error.args[0], said) from None
         return None if found is None else str(found.value)
@@ -130,6 +134,18 @@ def _described(client: AdminClient, said: Said, topic: str, of: str) -> tuple[st
         raise SourceUnfit(f"{of}: its brokers give topics no ids; Kafka does so since 2.8")
     bits = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
     return _id_text(*bits), sorted(each.id for each in description.partitions)
+
+
+def _cluster(client: AdminClient, said: Said, of: str) -> str:
+    """Return the cluster's id; "" if the brokers cannot say."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return str(client.describe_cluster(**_ASKS).result().cluster_id)
+    except KafkaException as error:
+        if error.args[0].name() != "_UNSUPPORTED_FEATURE":
+            raise in_our_words(of, error.args[0], said) from None
+        return ""
 
 
 def _id_text(high: int, low: int) -> str:
