@@ -55,11 +55,9 @@ def test_number_3_of_16_is_away_and_back(brokers: Cluster, monkeypatch: pytest.M
     """A transactional spout waits; an opaque one goes on with fifteen, and has the sixteenth later."""
     monkeypatch.setenv(VARIABLE, brokers.brokers)
     topic = Topic(brokers, 16)
-    for number in range(16):
-        topic.append(number, [f"{number}-{each}" for each in range(5)])
+    brokers.produce_to(topic.name, {number: [f"{number}-{each}" for each in range(5)] for number in range(16)})
     topic.plan(OpaqueKafkaSpout)
-    for number in range(16):
-        topic.append(number, ["more"])
+    brokers.produce_to(topic.name, dict.fromkeys(range(16), ["more"]))
     brokers.take_away(topic.name, 3)
     with refused("TX201", "partition 3", "LEADER_NOT_AVAILABLE"):
         topic.plan()
@@ -197,8 +195,7 @@ def test_the_plan_of_sixteen_partitions_has_two_kilobytes(brokers: Cluster, monk
     """The second plan, which continues the first."""
     monkeypatch.setenv(VARIABLE, brokers.brokers)
     topic = Topic(brokers, 16)
-    for number in range(16):
-        topic.append(number, ["a", "b"])
+    brokers.produce_to(topic.name, dict.fromkeys(range(16), ["a", "b"]))
     topic.plan(max_records=1)
     assert len(json.dumps(topic.plan(max_records=1))) < 2_000
 

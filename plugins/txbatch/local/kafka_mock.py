@@ -10,7 +10,7 @@ import ctypes
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,22 +56,22 @@ class Cluster:
 
     def produce(self, topic: str, partition: int, values: Sequence[bytes | str | None], **options: Any) -> None:
         """Append messages to a partition. Raise RuntimeError if a message is not taken."""
+        self.produce_to(topic, {partition: values}, **options)
+
+    def produce_to(self, topic: str, partitions: Mapping[int, Sequence[bytes | str | None]], **options: Any) -> None:
+        """Append messages to partitions. Raise RuntimeError if a message is not taken."""
         from confluent_kafka import Producer
 
         failed = list[Any]()
         told = {"bootstrap.servers": self.brokers, "log_level": 0, "linger.ms": 5, "compression.type": "lz4"}
         producer = Producer(told)
-        for value in values:
-            producer.produce(
-                topic,
-                value,
-                partition=partition,
-                on_delivery=lambda error, _: failed.append(error) if error else None,
-                **options,
-            )
-            producer.poll(0)
+        options["on_delivery"] = lambda error, _: failed.append(error) if error else None
+        for partition, values in partitions.items():
+            for value in values:
+                producer.produce(topic, value, partition=partition, **options)
+                producer.poll(0)
         if producer.flush(30) or failed:
-            raise RuntimeError(f"{topic}, partition {partition}: messages were not taken: {failed[:1]}")
+            raise RuntimeError(f"{topic}, partitions {list(partitions)}: messages were not taken: {failed[:1]}")
 
 
 @contextmanager

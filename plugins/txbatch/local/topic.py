@@ -57,9 +57,8 @@ def serve(home: Path, orders: Iterable[str]) -> Iterator[str]:
 def _done(made: Cluster, what: str, number: int) -> str:
     """Obey one order, and return what was done."""
     if what == "send":
-        for partition in range(PARTITIONS):
-            mine = range(partition, number, PARTITIONS)
-            made.produce(TOPIC, partition, [random.choice(PAGES) for _ in mine])  # noqa: S311 (clicks, no secrets)
+        clicks = [random.choice(PAGES) for _ in range(number)]  # noqa: S311 (no secrets)
+        made.produce_to(TOPIC, {partition: clicks[partition::PARTITIONS] for partition in range(PARTITIONS)})
         return f"sent {number:,} clicks"
     if number >= PARTITIONS:
         return f"the partitions are 0 to {PARTITIONS - 1}"

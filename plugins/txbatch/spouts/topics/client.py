@@ -106,6 +106,8 @@ def administering(source: str, given: str) -> Iterator[tuple[AdminClient, Said]]
         yield said.client, said
     except KafkaException as error:
         raise in_our_words(f"source {source!r}", error.args[0], said) from None
+    finally:
+        said.client = None  # else each holds the other, and connections stay open
 
 
 @contextmanager
