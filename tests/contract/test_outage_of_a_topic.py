@@ -35,7 +35,7 @@ class Story:
 
     def __init__(self, backing: Any, brokers: Cluster, of: type[KafkaSpout]) -> None:
         self.backing, self.brokers, self.topic = backing, brokers, f"story-{next(_numbers)}"
-        self.spout = of(self.topic, "word string", source="shop", format="json", silence=5)
+        self.spout = of(self.topic, "word string", source="shop", format="json", silence=2)
         self.topology = word_count(self.spout)
         self.sent = Counter[str]()
         brokers.create(self.topic, PARTITIONS)

@@ -57,7 +57,7 @@ def test_number_3_of_16_is_away_and_back(brokers: Cluster, monkeypatch: pytest.M
     topic = Topic(brokers, 16)
     brokers.produce_to(topic.name, {number: [f"{number}-{each}" for each in range(5)] for number in range(16)})
     topic.plan(OpaqueKafkaSpout)
-    brokers.produce_to(topic.name, dict.fromkeys(range(16), ["more"]))
+    brokers.produce_to(topic.name, {number: ["more"] for number in range(16)})
     brokers.take_away(topic.name, 3)
     with refused("TX201", "partition 3", "LEADER_NOT_AVAILABLE"):
         topic.plan()
@@ -195,7 +195,7 @@ def test_the_plan_of_sixteen_partitions_has_two_kilobytes(brokers: Cluster, monk
     """The second plan, which continues the first."""
     monkeypatch.setenv(VARIABLE, brokers.brokers)
     topic = Topic(brokers, 16)
-    brokers.produce_to(topic.name, dict.fromkeys(range(16), ["a", "b"]))
+    brokers.produce_to(topic.name, {number: ["a", "b"] for number in range(16)})
     topic.plan(max_records=1)
     assert len(json.dumps(topic.plan(max_records=1))) < 2_000
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # A client hands over so many messages at a time, and about so many bytes.
 _MESSAGES_AT_ONCE, _BYTES_AT_ONCE = 10_000, 8_000_000
 _FIRST_AT_ONCE = 500
-_POLL_SECONDS = 0.5
+# A client waits so long for a message, and then for more: it returns early only with as many as were asked for.
+_FIRST_SECONDS, _MORE_SECONDS = 0.5, 0.02
 # What a client says of a group that is never joined.
 _OF_GROUPS = ("GROUP_AUTHORIZATION_FAILED", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 
@@ -78,7 +79,10 @@ class TopicReader:
         consumer.assign([TopicPartition(self.topic, span.fetched.number, *begin)])
         at_once = _FIRST_AT_ONCE
         while not span.whole:
-            messages = span.take(consumer.consume(at_once, _POLL_SECONDS))
+            found = consumer.consume(1, _FIRST_SECONDS)
+            if found and (more := min(at_once, span.end - span.at) - 1):
+                found += consumer.consume(more, _MORE_SECONDS)
+            messages = span.take(found)
             if messages:
                 at_once = _next_at_once(messages)
                 yield messages
