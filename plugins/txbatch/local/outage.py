@@ -144,6 +144,7 @@ def _run(txid: int) -> Run:
 
 @contextmanager
 def _log(root: Path, *, kafka: bool) -> Iterator[Log]:
+    """Context manager. Yield the log: folders, or the topic of a mock of Kafka."""
     if not kafka:
         yield PartitionedLog(root)
         return

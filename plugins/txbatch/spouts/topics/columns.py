@@ -84,7 +84,7 @@ class Columns:
         except Misfit as misfit:
             place = self._place(messages[misfit.line])
             raise misfit.kind(
-                f"{place}: {misfit}; take value as binary, parse it in a function, and quarantine what fails (docs/spouts.md)"
+                f"{place}: {misfit}; take value as binary, parse it in a function, and quarantine what fails"
             ) from None
 
     def _on_one_line(self, message: Message, value: bytes) -> bytes:
