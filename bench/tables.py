@@ -148,8 +148,8 @@ def rebuilt(section: str, results: Results) -> None:
         running.run("CREATE DATABASE counted TEMPLATE migrated")
         txbatch(running, "counted", "run", str(many), "--until-idle")
         contestants: dict[str, Contestant] = {
-            "one batch": partial(_commanded, running, "migrated", ["run", str(one)]),
-            "rebuild": partial(_commanded, running, "counted", ["rebuild", str(many), "--why", "bench"]),
+            "one batch": partial(commanded, running, "migrated", ["run", str(one)]),
+            "rebuild": partial(commanded, running, "counted", ["rebuild", str(many), "--why", "bench"]),
         }
         results.add(section, interleaved(contestants), REBUILT, batches=BATCHES, partitions=PARTITIONS)
 
@@ -162,7 +162,8 @@ def _job(home: Path, root: Path, records: int) -> Path:
     return path
 
 
-def _commanded(running: Server, template: str, arguments: list[str], watch: Stopwatch) -> None:
+def commanded(running: Server, template: str, arguments: list[str], watch: Stopwatch) -> None:
+    """Run a command of txbatch on a copy of a database."""
     with running.copy_of(template) as database:
         took = txbatch(running, database, *arguments)
         watch.seconds, watch.cpu = took.seconds, took.cpu

@@ -324,7 +324,12 @@ SELECT topology, stream, partition, min(t.created_at) AS since
 
 CREATE VIEW report.completeness AS
 SELECT p.topology, p.stream, p.partition, c.metadata ->> 'end' AS consumed_to, c.txid AS current_to_txid,
-       b.committed_at AS current_to, h.txid AS unreadable_since_txid, m.since AS missing_since
+       b.committed_at AS current_to, h.txid AS unreadable_since_txid, m.since AS missing_since,
+       CASE WHEN c.metadata ->> 'kept' IS NOT NULL
+             AND concat(c.metadata ->> 'kept', c.metadata ->> 'seen', c.metadata ->> 'end') ~ '^[0-9]+$'
+            THEN COALESCE(c.metadata ->> 'seen', c.metadata ->> 'end')::numeric - (c.metadata ->> 'end')::numeric
+       END AS lag,
+       c.metadata ->> 'kept' AS kept_from
   FROM (SELECT topology, stream, partition FROM txbatch.consumed
          UNION
         SELECT topology, stream, partition FROM txbatch.partition u
@@ -340,7 +345,7 @@ SELECT p.topology, p.stream, p.partition, c.metadata ->> 'end' AS consumed_to, c
   LEFT JOIN txbatch.missing m ON (m.topology, m.stream, m.partition) = (p.topology, p.stream, p.partition)
  UNION ALL
 SELECT i.topology, s.stream, '', to_char(i.whole_to AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), b.txid,
-       b.committed_at, NULL, NULL
+       b.committed_at, NULL, NULL, NULL, NULL
   FROM (SELECT topology, upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 1)) AS whole_to
           FROM txbatch.batch
          WHERE data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate' GROUP BY topology) i
@@ -419,6 +424,8 @@ COMMENT ON COLUMN report.completeness.current_to_txid IS 'The batch that came th
 COMMENT ON COLUMN report.completeness.current_to IS 'When the batch current_to_txid was committed';
 COMMENT ON COLUMN report.completeness.unreadable_since_txid IS 'The first batch that had to leave the partition out, if the partition still lacks records';
 COMMENT ON COLUMN report.completeness.missing_since IS 'When a plan first lacked the partition in the list of the source; null: the partition is listed, or is not asked for';
+COMMENT ON COLUMN report.completeness.lag IS 'How many offsets the source had after consumed_to when the batch current_to_txid was planned; null: the source does not tell';
+COMMENT ON COLUMN report.completeness.kept_from IS 'The oldest offset that the source kept when the batch current_to_txid was planned; null: the source does not tell';
 COMMENT ON VIEW report.gaps IS 'An interval between counted intervals that is not counted: no batch has the interval, or the batch is not committed.';
 COMMENT ON COLUMN report.gaps.topology IS 'The pipeline';
 COMMENT ON COLUMN report.gaps.gap_start IS 'Begin of the interval';

@@ -40,6 +40,7 @@ from txbatch.core.windows.window import window
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
 from txbatch.spouts.interval import IntervalSpout
+from txbatch.spouts.kafka import KafkaSpout, OpaqueKafkaSpout
 from txbatch.spouts.partitioned_log import OpaquePartitionedLogSpout, PartitionedLogSpout
 from txbatch.spouts.postgres_changing import OpaquePostgresSpout
 from txbatch.spouts.postgres_interval import PostgresIntervalSpout
@@ -73,6 +74,7 @@ __all__ = [
     "Histogram",
     "Interval",
     "IntervalSpout",
+    "KafkaSpout",
     "Keep",
     "Last",
     "LiveState",
@@ -81,6 +83,7 @@ __all__ = [
     "Min",
     "MinBy",
     "NonTransactionalState",
+    "OpaqueKafkaSpout",
     "OpaquePartitionedLogSpout",
     "OpaquePartitionedSpout",
     "OpaquePostgresSpout",

@@ -11,6 +11,8 @@ from source_tables import READ, VARIABLE, known, role
 
 from txbatch.cli.project.sources import check_sources
 from txbatch.core.errors import SourceUnfit
+from txbatch.core.protocol.ledger import Offsets
+from txbatch.core.topology.topology import Topology
 
 JOB = """
 from txbatch import *
@@ -23,6 +25,10 @@ if __name__ == "__main__":
 """
 GROWS = 'PostgresSpout("shop.sale", FIELDS, source="shop")'
 BY_TIME = 'PostgresIntervalSpout("shop.sale", FIELDS, time="sold_at", source="shop")'
+
+
+def nothing_counted(_: Topology) -> Offsets:
+    return {}
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def project(tmp_path: Path) -> Path:
 def test_it_says_who_reads_what(sales: Sales, project: Path) -> None:
     sales.sell(DAY, 1)
     with role(sales.shop.url, *READ) as url, known(url):
-        told = check_sources(project)
+        told = check_sources(project, nothing_counted)
     assert told.startswith("shop.sale (source 'shop') is read by the role 'role_")
     assert told.count("shop.sale") == 1
 
@@ -53,7 +59,7 @@ def test_it_says_who_reads_what(sales: Sales, project: Path) -> None:
 def test_each_job_that_cannot_read_is_named(sales: Sales, project: Path) -> None:
     sales.shop.ask("ALTER TABLE shop.sale ALTER sold_at DROP NOT NULL")
     with pytest.raises(SourceUnfit) as refused:
-        check_sources(project)
+        check_sources(project, nothing_counted)
     assert "jobs/by_time.py, stream 'sales': shop.sale (source 'shop'): sold_at may be null" in refused.value.text
     assert "grows.py" not in refused.value.text
 
@@ -64,12 +70,12 @@ def test_a_source_that_does_not_answer_or_is_not_known(
     with monkeypatch.context() as away:
         away.setenv(VARIABLE, "postgresql://reader:heron@127.0.0.1:1/shop")
         with pytest.raises(SourceUnfit, match="does not answer") as refused:
-            check_sources(project)
+            check_sources(project, nothing_counted)
         assert "heron" not in str(refused.value)
         away.delenv(VARIABLE)
         with pytest.raises(SourceUnfit, match=r"jobs/by_time\.py, .* is not known here.*jobs/grows\.py"):
-            check_sources(project)
+            check_sources(project, nothing_counted)
 
 
 def test_jobs_without_sources_are_well(tmp_path: Path) -> None:
-    assert check_sources(tmp_path) == "no job reads a source with credentials"
+    assert check_sources(tmp_path, nothing_counted) == "no job reads a source with credentials"

@@ -6,11 +6,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from cli_support import MAIN
 from source_tables import FIELDS, READ, VARIABLE, role, shop_in
+from spouts.kafka_broker import broker, login
 from sqlalchemy import Engine, make_url, text
 
 # Spark redacts what is called a password or a secret; this word it takes for any other.
@@ -19,6 +21,11 @@ JOB = """
 topology = Topology("turnover")
 sales = topology.new_stream("sales", PostgresSpout("shop.sale", {fields!r}, source="shop"))
 sales.group_by("shop").persistent_aggregate(OpaqueState("turnover"), sales=Count(), amount=Sum("amount"))
+"""
+OF_TOPIC = """
+topology = Topology("clicks")
+clicks = topology.new_stream("clicks", KafkaSpout("clicks", "value string", source="shop"))
+clicks.group_by("value").persistent_aggregate(OpaqueState("clicks"), clicks=Count())
 """
 pytestmark = pytest.mark.timeout(300)
 
@@ -50,18 +57,31 @@ def everything(engine: Engine) -> str:
     return "\n".join(map(str, found))
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("fails", [False, True], ids=["counted", "refused"])
-def test_the_secret_of_a_source_is_nowhere(
-    databases: Callable[[str], str],
-    engine: Engine,
-    postgres_url: str,
-    home: Path,
-    process: Callable[..., subprocess.Popen[str]],
-    write_job: Callable[[str, str], str],
-    tmp_path: Path,
-    fails: bool,
-) -> None:
+@dataclass
+class Spied:
+    """A command that is watched, and all that the command leaves behind."""
+
+    engine: Engine
+    home: Path
+    process: Callable[..., subprocess.Popen[str]]
+    events: Path
+    environment: dict[str, str]
+
+    def run(self, job: str, given: str) -> str:
+        """Run a job with credentials that are found nowhere. Return what the run printed."""
+        out, error, shown = watched(self.process("-v", "run", job, **self.environment, **{VARIABLE: given}))
+        files = [file for folder in (self.home, self.events) for file in folder.rglob("*") if file.is_file()]
+        assert any(file.is_relative_to(self.events) for file in files)
+        assert [file for file in files if NEUTRAL.encode() in file.read_bytes()] == []
+        assert shown == set()
+        assert NEUTRAL not in out + error + everything(self.engine)
+        return error
+
+
+@pytest.fixture
+def spied(
+    engine: Engine, postgres_url: str, home: Path, process: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> Spied:
     events, conf = tmp_path / "events", tmp_path / "conf"
     events.mkdir()
     conf.mkdir()
@@ -69,20 +89,33 @@ def test_the_secret_of_a_source_is_nowhere(
         f"spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\nspark.eventLog.compress false\n"
     )
     environment = {"TXBATCH_DATABASE_URL": postgres_url, "SPARK_CONF_DIR": str(conf), "TXBATCH_HOME": str(home)}
+    return Spied(engine, home, process, events, environment)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("fails", [False, True], ids=["counted", "refused"])
+def test_the_secret_of_a_table_is_nowhere(
+    databases: Callable[[str], str], spied: Spied, write_job: Callable[[str, str], str], fails: bool
+) -> None:
     with shop_in(databases("shop"), before=range(5)) as shop, role(shop.url, *READ) as url:
         shop.ask("ALTER TABLE shop.sale ALTER amount TYPE numeric")
         shop.insert(7, 8)
         if fails:
             shop.ask("UPDATE shop.sale SET amount = 'NaN' WHERE id = 7")
-        job = write_job("turnover.py", JOB.format(fields=FIELDS) + MAIN)
-        out, error, shown = watched(process("-v", "run", job, **environment, **{VARIABLE: with_secret(url)}))
+        error = spied.run(write_job("turnover.py", JOB.format(fields=FIELDS) + MAIN), with_secret(url))
     assert ("shop.sale, id=7, amount: 'NaN' is no decimal(12,2)" if fails else "committed") in error
-    files = [file for folder in (home, events) for file in folder.rglob("*") if file.is_file()]
-    assert any(file.is_relative_to(events) for file in files)
-    assert any(file.name == "error.json" for file in files) is fails
-    assert [file for file in files if NEUTRAL.encode() in file.read_bytes()] == []
-    assert shown == set()
-    assert NEUTRAL not in out + error
-    ledger = everything(engine)
-    assert "shop.sale@before" in ledger
-    assert NEUTRAL not in ledger
+    assert any(file.name == "error.json" for file in spied.home.rglob("*")) is fails
+    assert "shop.sale@before" in everything(spied.engine)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("fails", [False, True], ids=["counted", "refused"])
+def test_the_secret_of_a_topic_is_nowhere(spied: Spied, write_job: Callable[[str, str], str], fails: bool) -> None:
+    with broker() as kafka:
+        (partition,) = kafka.create("clicks", 1)
+        kafka.password = NEUTRAL
+        partition.append(b"home", b"search", b"\xff" if fails else b"home")
+        error = spied.run(write_job("clicks.py", OF_TOPIC + MAIN), login(kafka.brokers, NEUTRAL))
+    assert ("partition 0, offset 2" if fails else "committed") in error
+    assert any(file.name == "error.json" for file in spied.home.rglob("*")) is fails
+    assert "clicks/000@" in everything(spied.engine)

@@ -35,6 +35,10 @@ RECORDS: dict[str, tuple[list[Any], Any]] = {
         [(1, "new", DAY), (1, "paid", DAY + timedelta(hours=1)), (2, "new", DAY)],
         [{"id": 1, "status": "paid"}, {"id": 2, "status": "new"}],
     ),
+    "clicks_by_page": (
+        [("home", 1), ("cart", 2), ("home", 3)],
+        [{"page": "cart", "clicks": 1}, {"page": "home", "clicks": 2}],
+    ),
     "orders": ([(0, "a"), (1, "b")], [{"orders": 2}]),
 }
 # The Spark SQL of a job, in Python.
@@ -69,6 +73,7 @@ def test_each_job_and_each_spout_has_an_example() -> None:
         "PostgresSpout",
         "PostgresIntervalSpout",
         "OpaquePostgresSpout",
+        "OpaqueKafkaSpout",
         "SpoutContract",
     ):
         assert any(name in block for block in BLOCKS), name

@@ -34,7 +34,7 @@ def test_the_shop_is_made_once_and_sells(tmp_path: Path, monkeypatch: pytest.Mon
                 PostgresSpout(shop.TABLE, FIELDS, source=shop.SOURCE),
                 PostgresIntervalSpout(shop.TABLE, FIELDS, source=shop.SOURCE, time="sold_at"),
             ):
-                assert "is read by the role 'shop_reader'" in (spout.reach() or "")
+                assert "is read by the role 'shop_reader'" in (spout.reach({}) or "")
         finally:
             postgres.stop(home)
 

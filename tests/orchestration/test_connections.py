@@ -17,6 +17,7 @@ from txbatch.orchestration.hook import TxbatchHook
 from txbatch.postgres.apart import apart
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.spouts.tables.connection import dsn
+from txbatch.spouts.topics.client import options_of
 
 
 @pytest.mark.parametrize("extra", [{"hostaddr": None}, {"host": ""}, {"service": ""}, {}])
@@ -103,5 +104,20 @@ def test_a_source_is_found_in_a_connection_and_a_variable_goes_before_it(monkeyp
         assert settings.source_url("shop") == "postgresql://another@db/shop"
         with pytest.raises(DefinitionError, match="or the Airflow connection txbatch_source_other"):
             settings.source_url("other")
+    finally:
+        settings.sources_from(lambda name: None)
+
+
+def test_a_connection_of_the_type_kafka_says_the_options_of_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TXBATCH_SOURCE_EVENTS", raising=False)
+    told = {"security.protocol": "SASL_SSL", "sasl.username": "reader", "sasl.password": "heron"}
+    given = {"conn_type": "kafka", "host": "broker-1", "port": 9093, "extra": told}
+    monkeypatch.setenv("AIRFLOW_CONN_TXBATCH_SOURCE_EVENTS", json.dumps(given))
+    brokers = {"conn_type": "kafka", "extra": {"bootstrap.servers": "a:1,b:2"}}
+    monkeypatch.setenv("AIRFLOW_CONN_TXBATCH_SOURCE_CLICKS", json.dumps(brokers))
+    try:
+        resolve_settings()
+        assert options_of("events", settings.source_url("events")) == {"bootstrap.servers": "broker-1:9093", **told}
+        assert options_of("clicks", settings.source_url("clicks")) == {"bootstrap.servers": "a:1,b:2"}
     finally:
         settings.sources_from(lambda name: None)

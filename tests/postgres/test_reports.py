@@ -266,6 +266,23 @@ def test_partitions_and_completeness_show_the_hole_until_it_is_filled(engine: En
     assert bench.rows(completeness) == [("a", "30", 3, None), ("b", "20", 3, None)]
 
 
+@pytest.mark.parametrize(
+    ("consumed", "told"),
+    [
+        ('{"end": 10, "kept": 4, "seen": 25}', (15, "4")),
+        ('{"end": 10, "kept": 4}', (0, "4")),
+        ('{"end": 10, "seen": 25}', (None, None)),
+        ('{"end": "f", "kept": "e"}', (None, "e")),
+    ],
+)
+def test_lag_and_what_is_kept_are_told_of_sources_that_say_so(engine: Engine, consumed: str, told: Any) -> None:
+    """A spout of a user may mean something else by the names."""
+    bench = Bench(engine, word_count(LogSpout({"a": 100})))
+    bench.whole(words(dog=1), "1")
+    bench.run(f"UPDATE txbatch.consumed SET metadata = '{consumed}'")
+    assert bench.rows("SELECT lag, kept_from FROM report.completeness") == [told]
+
+
 def test_a_partition_that_is_listed_no_more_is_told_until_it_is_back(engine: Engine) -> None:
     """In the report and by status; since the first plan that lacked it after it was read last."""
     spout = LogSpout({"a": 100, "b": 100, "c": 10})

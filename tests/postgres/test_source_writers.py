@@ -1,111 +1,128 @@
-"""Windows and cuts held against PostgreSQL's own words, and against writers that do all that writers do."""
+"""Each row once, whole transactions in a batch, beside writers whose transactions end in any order, some prepared and late."""
 
 from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
 
 import psycopg2
 import pytest
+from servers import Server
 from sizes import some_of
-from source_tables import Shop, shop_in, transaction
+from source_tables import TABLE, Shop, known
 
-from txbatch.core.sources.snapshots import Snapshot, both, until
-from txbatch.spouts.tables.windows import any_of, window
-
-WRITERS, SECONDS = 6, some_of(3, 60)
-PAIRS = some_of(60, 3000)
+SECONDS = some_of(10, 600)
+WRITERS = 4
+_ids, _names = count(1), count(1)
+pytestmark = pytest.mark.timeout(SECONDS + 300)
 
 
 @pytest.fixture
-def shop(databases: Callable[[str], str]) -> Iterator[Shop]:
-    with shop_in(databases("shop")) as made:
-        yield made
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of this test alone."""
+    made = Server(tmp_path_factory.mktemp("w") / "w").make().start()
+    yield made
+    made.kill()
 
 
-def test_a_window_is_what_the_server_sees_in_one_snapshot_and_not_in_the_other(shop: Shop) -> None:
-    """Cuts, too: on pairs of snapshots made at random, of transactions that are all there."""
-    chance = random.Random(7)
-    shop.ask("CREATE TABLE shop.x AS SELECT n::text::xid8 AS xact FROM generate_series(3, 60) n")
-    seen = "pg_visible_in_snapshot(xact, '{}') AND NOT pg_visible_in_snapshot(xact, '{}')"
-    with shop.open() as ask:
+@dataclass
+class Writers:
+    """What writers did: the rows of each transaction that was committed, and the prepared transactions that are open."""
 
-        def xids(condition: str) -> list[int]:
-            return [int(xid) for (xid,) in ask(f"SELECT xact::text FROM shop.x WHERE {condition} ORDER BY xact")]
+    server: Server
+    random: random.Random
+    ended: threading.Event = field(default_factory=threading.Event)
+    committed: dict[int, list[int]] = field(default_factory=dict)
+    prepared: list[tuple[float, str, list[int]]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-        for _ in range(PAIRS):
-            a = Snapshot.of(chance.randint(3, 50), chance.sample(range(3, 60), 8))
-            b = both(a, Snapshot.of(chance.randint(3, 60), chance.sample(range(3, 60), 8)))
-            of_server = xids(seen.format(b, a))
-            assert xids(any_of(window(a, b))) == of_server
-            but = chance.randint(3, 60)
-            assert xids(any_of(window(a, b, but))) == [xid for xid in of_server if xid != but]
-            for cut in of_server[:3]:
-                assert xids(seen.format(until(a, b, cut), a)) == [xid for xid in of_server if xid <= cut]
+    def write(self) -> None:
+        """Insert rows in transactions, with savepoints, until the end."""
+        connection = self.server.connect()
+        cursor = connection.cursor()
+        while not self.ended.is_set():
+            cursor.execute("BEGIN")
+            ids = [next(_ids) for _ in range(self.random.randint(1, 4))]
+            for number in ids:
+                cursor.execute(f"SAVEPOINT s; INSERT INTO shop.sale VALUES ({number}, 's', 1); RELEASE s")
+                cursor.execute(f"SAVEPOINT s; INSERT INTO shop.sale VALUES ({-number}, 's', 1); ROLLBACK TO s")
+                time.sleep(self.random.random() / 20)
+            self._end(cursor, ids)
+
+    def _end(self, cursor: psycopg2.extensions.cursor, ids: list[int]) -> None:
+        kind, name = self.random.random(), f"p{next(_names)}"
+        if kind < 0.2:
+            cursor.execute("ROLLBACK")
+            return
+        if kind < 0.5:
+            with suppress(psycopg2.Error):  # as many are prepared as the server takes
+                cursor.execute(f"PREPARE TRANSACTION '{name}'")
+                with self.lock:
+                    self.prepared.append((time.monotonic() + self.random.random() * SECONDS / 20, name, ids))
+                return
+            cursor.execute("ROLLBACK")
+            return
+        cursor.execute("COMMIT")
+        self._took(ids)
+
+    def finish(self, *, all_of_them: bool = False) -> None:
+        """End prepared transactions whose time has come."""
+        with self.lock:
+            due = [each for each in self.prepared if all_of_them or each[0] < time.monotonic()]
+            self.prepared = [each for each in self.prepared if each not in due]
+        for _, name, ids in due:
+            if self.random.random() < 0.2:
+                self.server.ask(f"ROLLBACK PREPARED '{name}'")
+            else:
+                self.server.ask(f"COMMIT PREPARED '{name}'")
+                self._took(ids)
+
+    def _took(self, ids: list[int]) -> None:
+        with self.lock:
+            self.committed[len(self.committed)] = ids
 
 
-class Writer(threading.Thread):
-    """Commits, rolls back, prepares, waits, and writes within savepoints, until it is told to stop."""
-
-    def __init__(self, url: str, number: int, stop: threading.Event) -> None:
-        super().__init__()
-        self.url, self.number, self.stop = url, number, stop
-        self.chance, self.failure = random.Random(number), ""
-
-    def run(self) -> None:
-        connection = transaction(self.url)
-        try:
-            for turn in range(1_000_000):
-                if self.stop.is_set():
-                    return
-                self.one(connection, self.number * 10_000_000 + turn * 100)
-        except psycopg2.Error as error:
-            self.failure = str(error)
-        finally:
-            connection.close()
-
-    def one(self, connection: Any, first: int) -> None:
-        cursor, chance = connection.cursor(), self.chance
-        cursor.execute(f"SET LOCAL synchronous_commit = {chance.choice(['on', 'off'])}")
-        for number in range(first, first + chance.randint(1, 9)):
-            nested = chance.random() < 0.3
-            if nested:
-                cursor.execute("SAVEPOINT s")
-            cursor.execute("INSERT INTO shop.sale VALUES (%s, 's', 1)", [number])
-            if nested and chance.random() < 0.5:
-                cursor.execute("ROLLBACK TO s")
-        if chance.random() < 0.1:
-            self.stop.wait(chance.random())
-        connection.rollback() if chance.random() < 0.2 else connection.commit()
-
-
-def test_beside_writers_each_row_is_read_once_and_no_transaction_in_part(shop: Shop) -> None:
-    stop = threading.Event()
-    writers = [Writer(shop.url, number, stop) for number in range(1, WRITERS + 1)]
-    batches: list[dict[str, Any]] = []
-    threading.Timer(SECONDS, stop.set).start()
-    for each in writers:
+@contextmanager
+def writing(server: Server, seed: int) -> Iterator[Writers]:
+    """Context manager. Writers write in the block; afterwards all has ended."""
+    writers = Writers(server, random.Random(seed))
+    threads = [threading.Thread(target=writers.write) for _ in range(WRITERS)]
+    for each in threads:
         each.start()
-    while any(each.is_alive() for each in writers):
-        if (ranges := shop.plan(max_rows=20)) is not None:
-            batches.append(ranges)
-    for each in writers:
-        each.join()
-        assert each.failure == ""
-    while (ranges := shop.plan(max_rows=20)) is not None:
-        batches.append(ranges)
-    found, batch_of = list[int](), defaultdict[int, set[int]](set)
-    for number, ranges in enumerate(batches):
-        for row in shop.read(ranges):
-            found.append(row["id"])
-            batch_of[row["id"]].add(number)
-    rows = shop.ask("SELECT id, xact::text FROM shop.sale")
-    assert sorted(found) == sorted(number for number, _ in rows)
-    by_transaction = defaultdict[str, set[int]](set)
-    for number, xact in rows:
-        by_transaction[xact] |= batch_of[number]
-    assert [xact for xact, numbers in by_transaction.items() if len(numbers) > 1] == []
-    assert len(batches) > SECONDS
+    try:
+        yield writers
+    finally:
+        writers.ended.set()
+        for each in threads:
+            each.join()
+        writers.finish(all_of_them=True)
+
+
+def test_each_row_once_and_no_transaction_in_part_beside_prepared_ones(server: Server) -> None:
+    with known(server.url):
+        shop = Shop(server.url)
+        shop.ask(TABLE)
+        shop.prepare()
+        batches = list[list[int]]()
+        with writing(server, 1) as writers:
+            until = time.monotonic() + SECONDS
+            while time.monotonic() < until:
+                writers.finish()
+                batches += [ids for ids in (shop.take(max_rows=20),) if ids is not None]
+                time.sleep(0.2)
+        batches += shop.drain(max_rows=20)
+    of = defaultdict[int, list[int]](list)
+    for number, ids in enumerate(batches):
+        for each in ids:
+            of[each].append(number)
+    committed = [each for ids in writers.committed.values() for each in ids]
+    assert {each: len(numbers) for each, numbers in of.items()} == dict.fromkeys(committed, 1)
+    split = [ids for ids in writers.committed.values() if len({of[each][0] for each in ids}) > 1]
+    assert split == []
+    assert len(batches) > 5

@@ -18,7 +18,7 @@ DAY = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC
 
 
 @pytest.mark.parametrize(
-    "job", ["top_words", "reach", "orders", "hourly", "busy_hours", "sessions", "sales", "sales_by_day"]
+    "job", ["top_words", "reach", "orders", "hourly", "busy_hours", "sessions", "sales", "sales_by_day", "clicks"]
 )
 def test_an_example_is_short(job: str) -> None:
     assert len((JOBS / f"{job}.py").read_text().splitlines()) < 60

@@ -139,9 +139,9 @@ def main(verbose: bool) -> None:
 
 
 def _source_of_examples(name: str) -> str | None:
-    from txbatch.local.shop import demo_source
+    from txbatch.local.example_sources import example_source
 
-    return demo_source(name)
+    return example_source(name)
 
 
 for each in COMMANDS:
@@ -181,15 +181,26 @@ def sell(number: int, days_back: int) -> None:
 
 
 @demo.command()
+def topic() -> None:
+    """Offer a topic of Kafka on this machine, which the example clicks reads; a partition goes and comes as you say."""
+    from txbatch.local.topic import serve
+
+    with errors_told():
+        for line in serve(settings.home(), sys.stdin):
+            click.echo(line)
+
+
+@demo.command()
 @click.option(
     "--yes",
     is_flag=True,
     help="Use the configured database, and first drop its topology demo_outage.",
 )
-def outage(yes: bool) -> None:
+@click.option("--kafka", is_flag=True, help="Of a topic of Kafka, by a mock of its brokers on this machine.")
+def outage(yes: bool, kafka: bool) -> None:
     """One of sixteen partitions is away while a batch is retried, and returns three batches later."""
     from txbatch.local.outage import play
 
     with errors_told():
-        for line in play(database.start_database() if yes else chosen_settings()):
+        for line in play(database.start_database() if yes else chosen_settings(), kafka=kafka):
             click.echo(line, err=True)

@@ -1,15 +1,20 @@
 """`txbatch demo outage`: one of sixteen partitions is away while a batch is retried, and returns three batches later.
 
+The partitions are folders of a log or, with `--kafka`, of a topic of a mock of Kafka on this machine.
+
 The batch commits without the partition, and the hole is visible in `report.partitions`. A later batch brings the missing
 records. In the end every record is in exactly one committed batch.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from txbatch import settings
 from txbatch.core.batch.staging import AttemptFolder
@@ -24,6 +29,7 @@ from txbatch.core.errors import (
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
+from txbatch.local.kafka_mock import Cluster, cluster
 from txbatch.places import in_checkout
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
@@ -32,13 +38,52 @@ from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.run.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog
+from txbatch.spouts.topics.look import parsed
 from txbatch.storage.staging import Staging
 from txbatch.tables import lines_of
 from txbatch.wiring import open_runner
 
-TOPOLOGY = "demo_outage"
+TOPOLOGY, TOPIC, SOURCE = "demo_outage", "outage", "demo_kafka"
 PARTITIONS = [f"{number:02}" for number in range(16)]
 AWAY, LOST_TXID, BACK_TXID = "03", 2, 5
+
+
+class Log(Protocol):
+    """Sixteen partitions that can be taken away."""
+
+    def append(self, partition: str, records: Iterable[str]) -> None:
+        """Append records; possible also while the partition is away for readers."""
+
+    def take_away(self, partition: str) -> None:
+        """Begin an outage."""
+
+    def give_back(self, partition: str) -> None:
+        """End the outage."""
+
+
+@dataclass
+class Topic:
+    """A topic of the mock of Kafka. What comes while a partition is away is appended once the partition is back."""
+
+    cluster: Cluster
+    held: dict[str, list[str]]
+
+    def append(self, partition: str, records: Iterable[str]) -> None:
+        """Append records to a partition."""
+        if partition in self.held:
+            self.held[partition] += records
+            return
+        self.cluster.produce(TOPIC, int(partition), list(records))
+
+    def take_away(self, partition: str) -> None:
+        """Leave a partition without a leader."""
+        self.held[partition] = []
+        self.cluster.take_away(TOPIC, int(partition))
+
+    def give_back(self, partition: str) -> None:
+        """Give the partition a leader again, and append what was held."""
+        self.cluster.give_back(TOPIC, int(partition))
+        self.append(partition, self.held.pop(partition))
 
 
 @dataclass
@@ -46,7 +91,7 @@ class Outage:
     """Plays the outage on a log with sixteen partitions."""
 
     runner: Runner
-    log: PartitionedLog
+    log: Log
     appended: dict[str, int]
 
     def play(self) -> Iterator[str]:
@@ -97,7 +142,19 @@ def _run(txid: int) -> Run:
     return Run(f"outage:{txid}")
 
 
-def play(config: settings.Settings) -> Iterator[str]:
+@contextmanager
+def _log(root: Path, *, kafka: bool) -> Iterator[Log]:
+    """Context manager. Yield the log: folders, or the topic of a mock of Kafka."""
+    if not kafka:
+        yield PartitionedLog(root)
+        return
+    with cluster() as made:
+        made.create(TOPIC, len(PARTITIONS))
+        os.environ[settings.source_variable(SOURCE)] = made.brokers
+        yield Topic(made, {})
+
+
+def play(config: settings.Settings, *, kafka: bool = False) -> Iterator[str]:
     """Play the outage, in a database of the demos or named by the user. Yield a line for each event.
 
     The topology of an earlier demo is dropped first. Raise TxbatchError if the numbers are wrong.
@@ -117,9 +174,9 @@ def play(config: settings.Settings) -> Iterator[str]:
             state_tables.drop(connection, TOPOLOGY)
         Staging(config.staging).topology(TOPOLOGY).remove()
         yield f"dropped {TOPOLOGY} of an earlier demo"
-    job = load_job("jobs/outage.py", settings.project_root())
-    with open_runner(job, config) as runner:
-        outage = Outage(runner, PartitionedLog(root), {})
+    job = load_job("jobs/outage_kafka.py" if kafka else "jobs/outage.py", settings.project_root())
+    with _log(root, kafka=kafka) as log, open_runner(job, config) as runner:
+        outage = Outage(runner, log, {})
         yield from outage.play()
     yield from lines_of(_by_txid(LedgerReader(engine).partitions(TOPOLOGY)))
     found = {
@@ -132,11 +189,16 @@ def play(config: settings.Settings) -> Iterator[str]:
 
 def _by_txid(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     """Return a row for each partition: for each txid, the offsets read, or the hole."""
-    cells = {(row["partition"], row["txid"]): _cell(row) for row in rows}
+    cells = {(_number(row["partition"]), row["txid"]): _cell(row) for row in rows}
     return [
         {"partition": each} | {f"txid {txid}": cells.get((each, txid), "") for txid in range(1, BACK_TXID + 1)}
         for each in PARTITIONS
     ]
+
+
+def _number(partition: str) -> str:
+    """Return the number of a partition, of the log or of the topic."""
+    return f"{parsed(partition)[0]:02}" if "@" in partition else partition
 
 
 def _cell(row: Mapping[str, Any]) -> str:

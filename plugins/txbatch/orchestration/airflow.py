@@ -78,7 +78,7 @@ def resolve_settings() -> Settings:
     """
     from txbatch import settings
 
-    settings.sources_from(lambda name: _connection_url(f"{SOURCE_CONN_PREFIX}{name}"))
+    settings.sources_from(_source)
     url = None if os.environ.get("TXBATCH_DATABASE_URL") else _connection_url(DATABASE_CONN_ID)
     return settings.resolve(url, lambda database: _connection_url(f"{DATABASE_CONN_ID}_{database}"))
 
@@ -89,6 +89,29 @@ def open_reports() -> Reports:
     from txbatch.reports import Reports
 
     return Reports(settings.ensure_database(resolve_settings()))
+
+
+def _source(name: str) -> str | None:
+    """Return what the connection of a source says: the URL of a database, or the options of clients of Kafka as JSON."""
+    conn_id = f"{SOURCE_CONN_PREFIX}{name}"
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return None
+    if connection.conn_type != "kafka":
+        return url_of(connection)
+    return json.dumps({**_of_fields(connection), **connection.extra_dejson})
+
+
+def _of_fields(connection: Connection) -> dict[str, str]:
+    """Return the options of Kafka's clients that the fields of a connection say; its extra says others."""
+    host, port = connection.host, connection.port or 9092
+    found = {
+        "bootstrap.servers": host if host and ":" in host else host and f"{host}:{port}",
+        "sasl.username": connection.login,
+        "sasl.password": connection.password,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _connection_url(conn_id: str) -> str | None:

@@ -55,7 +55,12 @@ _PATH = re.compile(r"(?:[\w+.-]+:)?/\S*")
 _OPERATION = re.compile(r"^txbatch operation (.*)$", re.MULTILINE)
 _RECORD = re.compile(r"^txbatch record ([0-9a-f]*): ?(.*)$", re.MULTILINE)
 # Of what is said of a record, where it is; what follows has its values.
-_PLACE = re.compile(r"^.*?, line [\d,]+(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?")
+_PLACE = re.compile(
+    r"^.*?(?:, line [\d,]*\d(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?|, partition \d+, offset \d+)|"
+    r"^[^:]*?(?=, [^,:=]+=)|"  # a row of a table: its key is a value
+    r"^.*?(?=: .*\(22[0-9A-Z]{3}\))",  # a server's line on a value
+    re.DOTALL,
+)
 _PATH_NOT_FOUND = "42K03"
 _OUT_OF_RANGE = ("22003", "22008")
 

@@ -238,7 +238,7 @@ class SpoutContract(ABC):
             _expect(now in (None, before), f"the plan gave {before}, and gives {now} now")
         if not self.intervals:
             with suppress(TxbatchError):
-                _check_next(self._source(folder).plan(plans))
+                _check_next(self._source(folder).plan(plans), plans)
 
     def _again(self, folder: Path, plan: Metadata) -> None:
         with closing(self.make(folder).coordinator()):
@@ -290,11 +290,16 @@ def _asked(intervals: Sequence[Interval]) -> Sequence[Interval | None]:
     return intervals or [None] * PLANS_MAX
 
 
-def _check_next(plan: Metadata | None) -> None:
-    """Refuse that a source which lost records goes on as if nothing had happened: the next ranges are empty, or gone."""
+def _check_next(plan: Metadata | None, before: Sequence[Metadata]) -> None:
+    """Refuse that a source which lost records goes on as if nothing had happened: the next ranges are empty, or gone.
+
+    Partitions of other names may begin, if the plan says which are missing.
+    """
+    known = {name for each in before for of in BatchPlan.from_json(each).partitioned.values() for name in of.partitions}
     for of in BatchPlan.from_json(plan).partitioned.values() if plan else ():
         for name, range_ in of.partitions.items():
-            _expect(range_.gone is not None or range_.start == range_.end, f"{name!r} goes on at {range_}")
+            new = name not in known and bool(of.missing)
+            _expect(new or range_.gone is not None or range_.start == range_.end, f"{name!r} goes on at {range_}")
 
 
 def _stored(plan: Metadata) -> Metadata:

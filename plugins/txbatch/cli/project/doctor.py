@@ -12,6 +12,8 @@ from txbatch import settings
 from txbatch.cli.project.dag_files import check_files
 from txbatch.cli.project.sources import check_sources
 from txbatch.core.errors import NotMigrated, TransientError
+from txbatch.core.protocol.ledger import Offsets
+from txbatch.core.topology.topology import Topology
 from txbatch.embedded.java import java_home
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.fit import check_fit, installed
@@ -22,7 +24,7 @@ from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.grants import check_rights
 from txbatch.postgres.database.migrate import check_migrated, has_ledger, migrations
 from txbatch.postgres.reading.ledger_reader import LedgerReader
-from txbatch.postgres.tables import definitions
+from txbatch.postgres.tables import batches, definitions
 from txbatch.storage.staging import Staging
 
 NEW = "new: the first run makes the ledger"
@@ -45,7 +47,7 @@ def check_all() -> list[dict[str, Any]]:
         "airflow": _airflow,
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.resolve().staging),
-        "sources": lambda: check_sources(settings.project_root()),
+        "sources": lambda: check_sources(settings.project_root(), _counted),
         "dags": lambda: check_files(settings.project_root(), _runs),
     }
     return [_checked(what, check) for what, check in checks.items()]
@@ -115,6 +117,16 @@ def _runs(job: Job) -> None:
         transaction(_ledger(settings.resolve())) as connection,
     ):
         definitions.check(connection, job.topology)
+
+
+def _counted(topology: Topology) -> Offsets:
+    """Return the last ranges of a topology, by stream and partition; nothing without a ledger."""
+    with (
+        suppress(TransientError, NotMigrated, EmbeddedPostgresError),
+        transaction(_ledger(settings.resolve())) as connection,
+    ):
+        return batches.offsets(connection, "consumed", topology=topology.name)
+    return {}
 
 
 def _checked(what: str, check: Callable[[], str]) -> dict[str, Any]:

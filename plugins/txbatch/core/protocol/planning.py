@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from copy import deepcopy
 from datetime import datetime
 from typing import Any, Self, assert_never
@@ -15,6 +15,7 @@ from txbatch.core.errors import (
     InvalidPlan,
     NoInterval,
     PartitionUnreadable,
+    RecordsGone,
     SchemaMismatch,
     SourceNotReady,
     UnknownField,
@@ -156,7 +157,10 @@ def _again(
 ) -> StreamPlan:
     match planned:
         case Ranges():
-            return _ranges_again(stream, restate.ranges_again(stream.name, planned, version), asked)
+            if by is not None:
+                by.of(stream)  # the spout shares its look at the source, for all versions
+            with stream.spout.one_look() if isinstance(stream.spout, PartitionedSpout) else nullcontext():
+                return _ranges_again(stream, restate.ranges_again(stream.name, planned, version), asked)
         case OfInterval(_, interval):
             of = Interval(*map(datetime.fromisoformat, interval))
             as_then = Run("restate", interval=of, parameters=version.first.plan.parameters)
@@ -173,14 +177,14 @@ def _again(
 
 
 def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
-    """Return the ranges as the spout finds them now. Raise PartitionUnreadable if a range is missing and may not be."""
+    """Return the ranges as the spout finds them now. Raise the spout's error if a range is missing and may not be."""
     found, missing = dict[str, Any](), dict[str, str]()
     for name, range_ in ranges.ranges.items():
         try:
             found[name] = stream.spout.plan_again(name, range_)
-        except PartitionUnreadable as error:
+        except (PartitionUnreadable, RecordsGone) as error:
             if not asked.accept_missing:
-                raise PartitionUnreadable(
+                raise type(error)(
                     f"txid {asked.position} is counted again whole or not at all: {error}; or say --accept-missing"
                 ) from error
             missing[name] = error.text

@@ -167,8 +167,8 @@ class Spout(ABC):
         Called before an attempt starts Spark. The emitter refuses what is not seen here, and decides what may be left out.
         """
 
-    def reach(self) -> str | None:
-        """Describe what may be read of the source, by one look without Spark; None if the spout has nothing to say.
+    def reach(self, offsets: Mapping[str, Metadata]) -> str | None:
+        """Describe what may be read after the last ranges, by one look without Spark; None if there is nothing to say.
 
         Raise the error of a source that does not answer or may not be read. Called by `txbatch doctor`.
         """

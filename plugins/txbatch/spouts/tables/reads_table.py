@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ class ReadsTable:
         """Return a context manager of a session on the source."""
         return reading(self.source, settings.source_url(self.source), self.table)
 
-    def reach(self) -> str | None:
+    def reach(self, offsets: Mapping[str, Metadata]) -> str | None:
         """Describe who reads the table. Raise the errors of planning, before a run does."""
         with self.session() as session:
             self._look(session)
