@@ -583,7 +583,7 @@ UPDATE txbatch.batch SET succeeded_at = clock_timestamp()
 
 -- abort --
 -- The batch's records are free; why it was asked for stays known.
-UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(),
+UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(), abandoned = :abandoned,
        reason = CASE WHEN kind = 'restate' THEN reason || '; aborted: ' || :reason ELSE :reason END
  WHERE topology = :topology AND txid = :txid;
 

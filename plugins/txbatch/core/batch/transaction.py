@@ -136,7 +136,8 @@ class Batch:
     """A row of the ledger, as of the time of reading: a txid with metadata, which are the stored plan.
 
     `position` is the batch's own txid, or the restated one. A committed batch counts until replaced by a restate,
-    `replaced_by`.
+    `replaced_by`. An aborted batch is `abandoned` if another run aborted the batch because no live run looked after the
+    batch (R6): the batch's own run plans the records again.
     """
 
     topology: str
@@ -157,6 +158,7 @@ class Batch:
     reason: str | None = None
     requested_by: str | None = None
     records: int | None = None  # of a committed batch
+    abandoned: bool = False
 
     def __post_init__(self) -> None:
         if not self.position:

@@ -36,8 +36,6 @@ from txbatch.core.errors import (
 from txbatch.core.protocol.fence import check_fence
 from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
 
-_ABANDONED = "abandoned by "
-
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -202,15 +200,9 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
         yield each
 
 
-def abandoned(batch: Batch, found_by: Run) -> str:
+def why_abandoned(batch: Batch, found_by: Run) -> str:
     """Return the reason with which a run aborts a batch that nobody looks after."""
-    return f"{_ABANDONED}{batch.lease_run}; {found_by.name} found it so"
-
-
-def was_abandoned(batch: Batch) -> bool:
-    """True if a batch was aborted because nobody looked after the batch: the batch's own run plans its records again."""
-    why = (batch.reason or "").rpartition("; aborted: ")[2]  # behind the reason of a restate
-    return batch.status is BatchStatus.ABORTED and why.startswith(_ABANDONED)
+    return f"abandoned by {batch.lease_run}; {found_by.name} found it so"
 
 
 def check_commit(
