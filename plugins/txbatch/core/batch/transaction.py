@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import InvalidPlan, InvalidSchedule, WhyMissing
-from txbatch.core.stored_json import check_format
+from txbatch.core.stored_json import METADATA_BYTES_MAX, check_format
 
 if TYPE_CHECKING:
     from txbatch.core.batch.loaded import Loaded
@@ -21,9 +21,7 @@ INIT_TXID = 1
 INTERVAL_KEY = "interval:"
 RESTATE_KEY = "restate:"
 ASSIGNMENT_FORMAT = 1
-# The largest plan of a spout by default; and the largest JSON in the ledger: a manifest has more about a partition than a
-# plan, but not ten times as much.
-METADATA_BYTES_MAX = 1_000_000
+# The largest JSON in the ledger: a manifest has more about a partition than a plan, but not ten times as much.
 STORED_BYTES_MAX = 100_000_000
 # How many batches are asked for at once: the pieces of an interval.
 INTERVALS_MAX = 20_000
