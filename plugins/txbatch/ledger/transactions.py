@@ -97,7 +97,7 @@ class Transactions(ABC):
         Raise the error of the first refused attempt: StaleAttempt (R5), Incomplete (R7).
         """
         with self.store() as rows:
-            return [_recorded(rows, assignment, manifest) for assignment, manifest in recorded]
+            return [_record_manifest(rows, assignment, manifest) for assignment, manifest in recorded]
 
     def commit(
         self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
@@ -196,7 +196,7 @@ def _plan_check(rows: Rows, topology: str, runs: Sequence[Run]) -> Callable[[Run
     return check
 
 
-def _recorded(rows: Rows, assignment: Assignment, manifest: Manifest) -> Batch:
+def _record_manifest(rows: Rows, assignment: Assignment, manifest: Manifest) -> Batch:
     now = rows.lock_batch(assignment.topology, assignment.attempt.txid)
     fence.check_fence(now, assignment.attempt, assignment.token)
     check_manifest(manifest, assignment)

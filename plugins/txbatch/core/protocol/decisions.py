@@ -206,17 +206,17 @@ def why_abandoned(batch: Batch, found_by: Run) -> str:
 
 
 def check_commit(
-    batch: Batch, loaded: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
+    batch: Batch, committing: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
 ) -> bool:
     """Return whether to apply the batch; False if the batch is committed already.
 
-    `loaded` names the attempt with the loaded partials; a newer attempt may have begun since. `open_before` is the lowest
+    `committing` names the attempt with the loaded partials; a newer attempt may have begun since. `open_before` is the lowest
     open txid below the batch, `last_committed` the highest committed txid that is no restate. Raise StaleAttempt (R5),
     NotItsTurn, BrokenChain (R6).
     """
     if batch.status is BatchStatus.COMMITTED:
         return False
-    check_fence(batch, loaded.attempt, loaded.token)
+    check_fence(batch, committing.attempt, committing.token)
     if batch.status is not BatchStatus.EMITTED:
         raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
     if open_before is not None:
