@@ -52,9 +52,7 @@ CHANGES = [
 ]
 WAYS_OUT = (
     'Put the old definition back; or `txbatch rebuild t --why "..."`, to count all batches again by the new definition, while '
-    "reports go on; or define another topology, with states of other names: the new topology counts all records that the "
-    "source still has; or `txbatch drop t` and run t again: reports are empty until all records that the source still has are "
-    "counted"
+    "reports go on"
 )
 NOTHING_COUNTED = "Nothing is counted yet: `txbatch drop t` and run it again"
 ENDS = {
