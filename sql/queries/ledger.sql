@@ -834,6 +834,14 @@ SELECT f.then, f.newest, r.rebuild, r.ended_at AS swapped_at
         WHERE topology = f.topology AND status = 'swapped' AND swapped_txid = f.then AND ended_at <= CAST(:at AS timestamptz)
         ORDER BY rebuild DESC LIMIT 1) r ON true;
 
+-- askable --
+-- The first and the last txid that a state with a past can be asked as of, without what rebuilds replaced (R19).
+SELECT GREATEST(s.horizon, (SELECT max(r.swapped_txid) + 1 FROM txbatch.rebuild r WHERE r.topology = s.topology)) AS first,
+       LEAST(COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = s.topology AND b.status = 'committed'), 0),
+             (SELECT min(b.txid) - 1 FROM txbatch.batch b
+               WHERE b.topology = s.topology AND b.status IN ('planned', 'emitted'))) AS last
+  FROM txbatch.state s WHERE s.state = :state AND s.contributions;
+
 -- windows_wait --
 -- Up to when windows are closed, by topologies of which more intervals are counted behind a gap, and from when on that is (R26).
 SELECT t.topology, timestamptz 'epoch' + c.closed_to * interval '1 microsecond' AS closed_to, g.gap_start
