@@ -113,7 +113,7 @@ def test_a_database_that_is_not_migrated(
     if command == ("run",):
         command = ("run", write_job("job.py", job_of("a", "a")))
     refused(
-        txbatch(*command), "has no ledger: see whether it is the database that you mean, as TXBATCH_DATABASE_URL or "
+        txbatch(*command), "has no ledger: see whether it is the database that you mean, by TXBATCH_DATABASE_URL or "
     )
 
 

@@ -248,11 +248,8 @@ class PartitionedSpout(Emitter, Spout):
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return all records of a batch, with the partition in `PARTITION_COLUMN`. Override to read partitions in one scan."""
-        ranges: Mapping[str, Metadata] = metadata["partitions"]
-        named = partitions_of(metadata)
-        return union(
-            {label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges.items()}
-        )
+        named, ranges = partitions_of(metadata), metadata["partitions"].items()
+        return union({label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges})
 
     @property
     def leaves_out(self) -> bool:

@@ -84,8 +84,8 @@ def check_migrated(engine: Engine) -> None:
         check_server(connection)
         if not connection.execute(query("has_ledger")).scalar_one():
             raise NotMigrated(
-                f"{place(connection)} has no ledger: see whether it is the database that you mean, as TXBATCH_DATABASE_URL or "
-                "Airflow's connection says; if it is, run `txbatch migrate` as its owner, which makes the ledger"
+                f"{place(connection)} has no ledger: see whether it is the database that you mean, by TXBATCH_DATABASE_URL or "
+                "Airflow's connection; if it is, make the ledger as the owner by `txbatch migrate`"
             )
         applied, known = _applied(connection), {migration.number for migration in migrations()}
     if known - applied:
