@@ -14,6 +14,8 @@ from typing import Any
 
 from txbatch.core.errors import NewerFormat
 
+# JSON, planned by a coordinator and read by an emitter.
+Metadata = Mapping[str, Any]
 # The largest plan of a spout by default.
 METADATA_BYTES_MAX = 1_000_000
 

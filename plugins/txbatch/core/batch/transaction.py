@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import InvalidPlan, InvalidSchedule, WhyMissing
 from txbatch.core.stored_json import METADATA_BYTES_MAX, check_format
+from txbatch.core.stored_json import Metadata as Metadata
 
 if TYPE_CHECKING:
     from txbatch.core.batch.loaded import Loaded
@@ -25,8 +26,6 @@ ASSIGNMENT_FORMAT = 1
 STORED_BYTES_MAX = 100_000_000
 # How many batches are asked for at once: the pieces of an interval.
 INTERVALS_MAX = 20_000
-# JSON, planned by a coordinator and read by an emitter.
-Metadata = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, order=True)

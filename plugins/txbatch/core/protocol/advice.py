@@ -5,6 +5,7 @@ restated, never aborted (R17).
 
 >>> of_open(f"a.csv is gone; restore it, or {ABORT}", "shop", 3).removesuffix(": the next plan reads the file as it is")
 'a.csv is gone; restore it, or abort the batch (`txbatch abort shop 3 --why "..."`) and run again'
+>>> from txbatch.core.errors import RESTORE
 >>> of_committed(f"a.csv had 5 bytes when it was planned, now 4; {RESTORE}. Write files whole")
 'a.csv had 5 bytes when it was planned, now 4'
 >>> of_committed(f"line 7: a quote is not closed; mend the file, then {RUN_AGAIN}")

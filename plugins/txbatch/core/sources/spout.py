@@ -15,11 +15,12 @@ from txbatch.core.records.sql import spark_text
 from txbatch.core.sources.labels import partitions_of
 from txbatch.core.sources.partition_checks import check_range, checked_names, missing_of
 from txbatch.core.stored_json import METADATA_BYTES_MAX
+from txbatch.core.stored_json import Metadata as Metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from txbatch.core.batch.transaction import Metadata, TransactionAttempt
+    from txbatch.core.batch.transaction import TransactionAttempt
 
 # The column by which a partitioned spout's DataFrame says which partition a record came from.
 PARTITION_COLUMN = "_txbatch_partition"
