@@ -202,7 +202,7 @@ def test_another_source(bench: Bench) -> None:
     with pytest.raises(
         SchemaMismatch,
         match=r"""'words' reads {"reads":"whole","spout":"ListSpout"}, but its batches were read from """
-        r"""{"reads":"partitions","spout":"LogSpout"}.*drop word_count`""",
+        r"""{"reads":"partitions","spout":"LogSpout"}.*`txbatch rebuild word_count """,
     ):
         bench.ledger.register(word_count(ListSpout(1)), "jobs/job.py")
 
