@@ -85,7 +85,7 @@ def check_migrated(engine: Engine) -> None:
         if not connection.execute(query("has_ledger")).scalar_one():
             raise NotMigrated(
                 f"{place(connection)} has no ledger: see whether it is the database that you mean, by TXBATCH_DATABASE_URL or "
-                "Airflow's connection; if it is, make the ledger as the owner by `txbatch migrate`"
+                "Airflow's connection; if it is, run `txbatch migrate` as the owner"
             )
         applied, known = _applied(connection), {migration.number for migration in migrations()}
     if known - applied:
