@@ -62,7 +62,7 @@ def _planned(
             txids = list[int]()
             for length in lengths:
                 left = runs[len(txids) : len(txids) + length]
-                txids += [batch.txid for batch in coordinator.plan_many(ledger, topology, left, txids, length)]
+                txids += [batch.txid for batch in coordinator.initialize_many(ledger, topology, left, txids, length)]
                 if len(txids) == len(runs):
                     break
         engine.dispose()

@@ -102,6 +102,7 @@ CREATE TABLE txbatch.batch (
     closed          json,                            -- windows that it closed, by state: their key, first start, and end of starts
     ahead           bigint,                          -- records of a time after it was planned; null: none (R25)
     ahead_to        bigint,                          -- the greatest of their times, in microseconds since 1970
+    abandoned       boolean NOT NULL DEFAULT false,  -- aborted by a run, as no live run looked after it (R6)
     PRIMARY KEY (topology, txid),
     CHECK (kind = 'restate' OR position = txid),
     CHECK ((status = 'committed') = (committed_at IS NOT NULL)),
@@ -109,6 +110,7 @@ CREATE TABLE txbatch.batch (
     CHECK (committed_fence = fence),
     CHECK ((status = 'aborted') = (aborted_at IS NOT NULL)),
     CHECK (status <> 'aborted' OR reason IS NOT NULL),
+    CONSTRAINT batch_abandoned_check CHECK (NOT abandoned OR status = 'aborted'),
     CHECK (status NOT IN ('emitted', 'committed') OR kind = 'skip' OR fence > 0),
     CHECK ((fence = 0) = (token IS NULL)),
     CHECK (succeeded_at IS NULL OR status = 'committed'),

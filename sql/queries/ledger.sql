@@ -583,7 +583,7 @@ UPDATE txbatch.batch SET succeeded_at = clock_timestamp()
 
 -- abort --
 -- The batch's records are free; why it was asked for stays known.
-UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(),
+UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(), abandoned = :abandoned,
        reason = CASE WHEN kind = 'restate' THEN reason || '; aborted: ' || :reason ELSE :reason END
  WHERE topology = :topology AND txid = :txid;
 
@@ -833,6 +833,14 @@ SELECT f.then, f.newest, r.rebuild, r.ended_at AS swapped_at
        SELECT rebuild, ended_at FROM txbatch.rebuild
         WHERE topology = f.topology AND status = 'swapped' AND swapped_txid = f.then AND ended_at <= CAST(:at AS timestamptz)
         ORDER BY rebuild DESC LIMIT 1) r ON true;
+
+-- askable --
+-- The first and the last txid that a state with a past can be asked as of, without what rebuilds replaced (R19).
+SELECT GREATEST(s.horizon, (SELECT max(r.swapped_txid) + 1 FROM txbatch.rebuild r WHERE r.topology = s.topology)) AS first,
+       LEAST(COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = s.topology AND b.status = 'committed'), 0),
+             (SELECT min(b.txid) - 1 FROM txbatch.batch b
+               WHERE b.topology = s.topology AND b.status IN ('planned', 'emitted'))) AS last
+  FROM txbatch.state s WHERE s.state = :state AND s.contributions;
 
 -- windows_wait --
 -- Up to when windows are closed, by topologies of which more intervals are counted behind a gap, and from when on that is (R26).

@@ -153,7 +153,8 @@ def test_a_plan_whose_file_is_another_by_now_is_refused_without_spark_and_says_w
         assert txbatch("run", three_days, *interval(4)).exit_code == 1
         assert len(emitted) == 1
         (root / "4.csv").write_text("2026-03-04T10:00Z,a\n")
-        told = f"days: txid 4: {root}/4.csv had 24 bytes when it was planned, now 20; restore it, or abort the batch "
+        told = f"days: txid 4: {root}/4.csv had 24 bytes when it was planned, now 20; restore it, and the retry reads "
+        told += "it; or, if the file is right now, abort the batch "
         told += '(`txbatch abort days 4 --why "..."`) and run again: the next plan reads the file as it is'
         for _ in range(2):
             failed = txbatch("run", three_days, *interval(4))

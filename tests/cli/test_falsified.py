@@ -80,6 +80,7 @@ CASES = {
             "replaced_by": ("5", "txbatch.batch.replaced_by"),
             "token": ("NULL", REFUSED),
             "aborted_at": ("now()", REFUSED),
+            "abandoned": ("true", REFUSED),
         },
     ),
     "txbatch.batch ": (

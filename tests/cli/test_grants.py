@@ -313,7 +313,7 @@ def test_it_says_what_comes_first(site: Site) -> None:
     owner, writer, reader = NAMES
     refused(site.call(None, "grants", *NAMES, "--apply"), f"the server has no role {owner!r}, {writer!r}, {reader!r}")
     site.done(None, "grants", *NAMES, "--create", "--apply")
-    refused(site.call(None, "grants", *NAMES, "--apply"), f"has no ledger yet: run `txbatch migrate` as {owner!r}")
+    refused(site.call(None, "grants", *NAMES, "--apply"), f"if it is, run `txbatch migrate` as {owner!r}, then")
     site.done(owner, "migrate")
     refused(site.call(writer, "grants", *NAMES, "--apply"), f"role {writer!r} may not grant what {owner!r} owns")
 

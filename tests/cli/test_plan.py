@@ -249,7 +249,7 @@ def test_status_says_once_for_what_the_batches_of_one_run_wait(
     log.append("a", ["one", "more"] * 2)
     steps.register()
     runs = [Run(f"airflow:log:anna+00:00+{number}") for number in range(1, 4)]
-    batches = steps.plan_many(runs, (), 16)
+    batches = steps.find_or_plan_many(runs, (), 16)
     for batch, run in zip(batches[1:], runs[1:], strict=True):
         steps.emit_batch(batch, run, WithoutSpark(steps.job).emit)
     (said,) = [line for line in txbatch("status").stdout.splitlines() if " for txid 1 of " in line]

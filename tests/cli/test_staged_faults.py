@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from cli_support import DAYS, MAIN, WORDS_OF_LOG, Told, told
 from click.testing import Result
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, make_url, text
 
 from txbatch.core.batch.transaction import Run
 from txbatch.launch.job_file import load_job
@@ -147,8 +147,8 @@ def test_a_server_that_does_not_answer(words: Words, monkeypatch: pytest.MonkeyP
 
 def test_a_question_about_the_future(words: Words) -> None:
     error = told(words.txbatch("as-of", "words", "9", "a"))
-    assert error == Told("TX701", "No: the current numbers are right.", ["query", "words", "a"])
-    assert words.copied(error).exit_code == 0
+    assert error == Told("TX701", "No: the current numbers are right.", ["as-of", "words", "1"])
+    assert "a" in words.copied(error).stdout, "the nearest txid that is kept"
 
 
 def test_a_file_that_changed_after_its_batch_was_planned(
@@ -177,9 +177,17 @@ def test_a_file_that_changed_after_its_batch_was_planned(
 def test_a_database_without_a_ledger(
     txbatch: Txbatch, databases: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TXBATCH_DATABASE_URL", databases("bare"))
-    error = told(txbatch("status"))
+    url = databases("bare")
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", url)
+    refusal = txbatch("status")
+    error = told(refusal)
     assert error == Told("TX803", "No: nothing was read or changed.", ["migrate"])
+    before, question, _ = refusal.stderr.partition("see whether it is the database that you mean")
+    assert (question != "", f"database '{make_url(url).database}' at " in before, "migrate" in before) == (
+        True,
+        True,
+        False,
+    ), "it asks first"
     assert txbatch(*error.command).exit_code == 0
     assert txbatch("status").exit_code == 0
 

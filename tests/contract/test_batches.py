@@ -866,10 +866,28 @@ def test_a_run_that_waits_for_a_dead_runs_interval_aborts_it(backing: Any) -> No
     assert take_turn(backing.ledger, own, of_day(2)) == Wait(dead, WaitReason.TURN)
     backing.end_leases()
     assert take_turn(backing.ledger, own, of_day(2)) == Yours()
-    assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+    aborted = backing.ledger.batch("word_count", 1)
+    assert (aborted.status, aborted.abandoned) == (BatchStatus.ABORTED, True)
     again = initialize_transaction(backing.ledger, topology, of_day(1))
     assert isinstance(again, Batch)
-    assert (again.txid, again.key) == (3, of_day(1).key)
+    assert (again.txid, again.key, again.abandoned) == (3, of_day(1).key, False)
+
+
+@pytest.mark.rule("R6", "R16")
+def test_only_a_run_aborts_a_batch_as_abandoned(backing: Any) -> None:
+    """A person may give the same reason. A txid that gives the records up is not abandoned, whatever its batch was."""
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    first = initialize_transaction(backing.ledger, topology, of_day(1))
+    assert isinstance(first, Batch)
+    why = f"abandoned by {first.lease_run}; nobody found it so"
+    assert not backing.ledger.abort("word_count", 1, why).abandoned
+    assert isinstance(initialize_transaction(backing.ledger, topology, of_day(1)), Batch)
+    backing.end_leases()
+    assert isinstance(initialize_transaction(backing.ledger, topology, of_day(2)), Batch)
+    assert backing.ledger.batch("word_count", 2).abandoned
+    backing.ledger.abort("word_count", 3, "in the way")
+    assert not backing.ledger.skip("word_count", 2, "poison").abandoned
 
 
 @pytest.mark.rule("R2", "R16")

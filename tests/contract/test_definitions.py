@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -193,6 +194,7 @@ def test_a_changed_definition_uses_no_txid(backing: Any, change: str, reached: s
         if reached == "planned":
             way_out = "Nothing is counted yet: put the old definition back; or `txbatch drop t` and run it again"
         assert way_out in str(raised.value)
+        assert len(re.findall("`txbatch ", str(raised.value))) <= 1, "the first way out; the page has the others"
         assert "restate" not in str(raised.value)
     backing.ledger.check_definition(topology, "jobs/job.py")
     assert backing.initialize(topology, "1").txid == 1

@@ -292,8 +292,8 @@ def test_an_interval_that_is_earlier_than_what_left_is_refused_until_all_is_coun
     )
     with pytest.raises(TerminalError, match=told):
         visits.plans(2)
-    assert coordinator.plan_many(visits.ledger, visits.topology, [day(2), day(13)]) == []
-    (only,) = coordinator.plan_many(visits.ledger, visits.topology, [day(13), day(2)])
+    assert coordinator.initialize_many(visits.ledger, visits.topology, [day(2), day(13)]) == []
+    (only,) = coordinator.initialize_many(visits.ledger, visits.topology, [day(13), day(2)])
     assert (only.txid, visits.starts()) == (11, {11 * 1440: 2})
 
 

@@ -121,7 +121,7 @@ def test_of_batches_that_are_planned_ahead_the_first_alone_has_its_numbers(backi
     """A process may plan several that it brings to their commits itself: the next one is planned anew."""
     visits = Visits(backing)
     visits.ledger.register(visits.topology, "jobs/job.py")
-    first, second = coordinator.plan_many(visits.ledger, visits.topology, [run("1"), run("2")])
+    first, second = coordinator.initialize_many(visits.ledger, visits.topology, [run("1"), run("2")])
     visits.commits(first, "ab", "1")
     told = "txid 2 numbers records of stream 'visits' from 0 on, and 2 are committed: it is aborted and planned anew"
     with pytest.raises(BrokenChain, match=told):

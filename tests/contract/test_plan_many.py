@@ -12,7 +12,7 @@ from support import LogSpout, run, word_count
 
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Run
 from txbatch.core.errors import IntervalNotOver, IntervalTaken
-from txbatch.core.protocol.coordinator import initialize_transaction, plan_many
+from txbatch.core.protocol.coordinator import initialize_many, initialize_transaction
 
 
 def registered(backing: Any, topology: Any) -> Any:
@@ -29,7 +29,7 @@ def test_each_is_what_it_would_be_planned_alone(backing: Any) -> None:
     """And there are no more than have something new."""
     topology = registered(backing, word_count(LogSpout({"a": 25, "b": 5})))
     alone = registered(backing, word_count(LogSpout({"a": 25, "b": 5}), "alone", max_pending=3))
-    found = plan_many(backing.ledger, topology, runs("1234"))
+    found = initialize_many(backing.ledger, topology, runs("1234"))
     assert [(batch.txid, batch.prev_txid) for batch in found] == [(1, None), (2, 1), (3, 2)]
     for name, batch in zip("123", found, strict=True):
         single = initialize_transaction(backing.ledger, alone, run(name))
@@ -45,10 +45,10 @@ def test_each_is_what_it_would_be_planned_alone(backing: Any) -> None:
 @pytest.mark.rule("R2")
 def test_a_run_finds_its_own_again_and_those_without_one_are_planned_between(backing: Any) -> None:
     topology = registered(backing, daily())
-    first = plan_many(backing.ledger, topology, [of_day(number) for number in (1, 2, 3)])
+    first = initialize_many(backing.ledger, topology, [of_day(number) for number in (1, 2, 3)])
     assert [batch.txid for batch in first] == [1, 2, 3]
     backing.ledger.abort(NAME, 2, "wrong")
-    again = plan_many(backing.ledger, topology, [of_day(number) for number in (1, 2, 3, 4)])
+    again = initialize_many(backing.ledger, topology, [of_day(number) for number in (1, 2, 3, 4)])
     assert [batch.txid for batch in again] == [1, 4, 3, 5]
     assert [batch.key for batch in again] == [of_day(number).key for number in (1, 2, 3, 4)]
     assert [head.own and head.own.txid for head in backing.ledger.heads(NAME, [of_day(2), of_day(9)])] == [4, None]
@@ -59,9 +59,9 @@ def test_nothing_is_planned_ahead_of_another_runs_batch(backing: Any) -> None:
     """It waits for one that lives, and adopts one that does not: each by itself."""
     topology = registered(backing, word_count(LogSpout({"a": 90})))
     initialize_transaction(backing.ledger, topology, run("other"))
-    assert plan_many(backing.ledger, topology, runs("12")) == []
+    assert initialize_many(backing.ledger, topology, runs("12")) == []
     backing.end_leases()
-    assert plan_many(backing.ledger, topology, runs("12")) == []
+    assert initialize_many(backing.ledger, topology, runs("12")) == []
     assert backing.ledger.head(NAME, run("1")).pending[0].key == run("other").key
 
 
@@ -92,7 +92,7 @@ def test_one_that_is_refused_keeps_no_earlier_one_back(backing: Any) -> None:
     with pytest.raises(IntervalNotOver):
         backing.ledger.plan_many(backing.ledger.head(NAME, future), [(future, nothing), (of_day(3), nothing)])
     assert backing.ledger.head(NAME, of_day(3)).next_txid == 2
-    found = plan_many(backing.ledger, topology, [of_day(1), of_day(2), future, of_day(3)])
+    found = initialize_many(backing.ledger, topology, [of_day(1), of_day(2), future, of_day(3)])
     assert [batch.txid for batch in found] == [1, 2]
 
 
@@ -102,7 +102,7 @@ def test_restates_are_planned_together_and_the_next_batch_follows_what_it_would(
     case.counts("1", dog=1)
     case.counts("2", dog=10)
     asked = [restate_of(position, f"again {position}") for position in (1, 2, 9)]
-    found = plan_many(case.ledger, case.topology, asked)
+    found = initialize_many(case.ledger, case.topology, asked)
     assert [(batch.txid, batch.position, batch.kind, batch.prev_txid) for batch in found] == [
         (3, 1, BatchKind.RESTATE, None),
         (4, 2, BatchKind.RESTATE, None),
@@ -128,7 +128,7 @@ def test_the_head_is_read_twice_however_many_are_planned(backing: Any) -> None:
     topology = registered(backing, word_count(spout))
     if hasattr(backing, "engine"):
         event.listen(backing.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-    found = plan_many(backing.ledger, topology, [run(str(number)) for number in range(60)])
+    found = initialize_many(backing.ledger, topology, [run(str(number)) for number in range(60)])
     assert [batch.txid for batch in found] == list(range(1, 61))
     assert spout.listed == 1
     if statements:
@@ -140,10 +140,10 @@ def test_the_head_is_read_twice_however_many_are_planned(backing: Any) -> None:
 def test_what_a_call_brings_to_its_commits_is_in_the_way_of_none_of_its_next(backing: Any) -> None:
     """They follow it while it is in flight; without a word of that, as of others, max_pending is kept."""
     topology = registered(backing, word_count(LogSpout({"a": 90}), max_pending=2))
-    first = plan_many(backing.ledger, topology, runs("12"))
-    assert plan_many(backing.ledger, topology, runs("34")) == []
+    first = initialize_many(backing.ledger, topology, runs("12"))
+    assert initialize_many(backing.ledger, topology, runs("34")) == []
     behind = [batch.txid for batch in first]
-    found = plan_many(backing.ledger, topology, runs("34"), behind)
+    found = initialize_many(backing.ledger, topology, runs("34"), behind)
     assert [(batch.txid, batch.prev_txid) for batch in found] == [(3, 2), (4, 3)]
     for name, batch in zip("1234", (*first, *found), strict=True):
         backing.emit(topology, batch, words(dog=1), name)

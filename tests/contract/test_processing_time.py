@@ -162,7 +162,7 @@ def test_batches_that_are_planned_together_have_the_same_time_and_a_restate_that
     visits = Visits(backing, clock)
     visits.commits(visits.planned(run("1"), "10:02"), 1, "1")
     clock.shows = at("10:31")
-    ahead = coordinator.plan_many(visits.ledger, visits.topology, [run("2"), run("3")])
+    ahead = coordinator.initialize_many(visits.ledger, visits.topology, [run("2"), run("3")])
     assert [each.plan.planned_at for each in ahead] == 2 * [micros_of(at("10:31"))]
     for batch, name in zip(ahead, "23", strict=True):
         visits.commits(batch, 1, name)

@@ -50,6 +50,12 @@ def test_commands_exist(document: Path) -> None:
     assert set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, "targets of make"
 
 
+def test_the_list_of_commands_has_each_command() -> None:
+    _, _, section = (ROOT / "docs" / "operate.md").read_text().partition("\n## From the shell\n")
+    listed = "\n".join(line for line in section.partition("\n## ")[0].splitlines() if line.startswith("    txbatch "))
+    assert set(main.commands) - set(re.findall(r"\btxbatch ([a-z-]+)", listed)) == set()
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_all_rules_are_numbered_to_the_last_one(document: Path) -> None:
     rules = re.findall(r"^### (R\d+)$", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE)

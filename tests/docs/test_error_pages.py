@@ -136,6 +136,12 @@ def test_each_page_begins_with_a_short_sentence_on_numbers_and_a_command_to_copy
         parsed(main, shlex.split(advice.next)[1:])
 
 
+def test_the_ways_out_of_a_changed_definition_are_a_list_with_a_command_a_line() -> None:
+    ways = [line for line in PAGES["TX601"].splitlines() if line.startswith("- ")]
+    assert len(ways) > 4
+    assert [way for way in ways if len(commands(way)) > 1] == []
+
+
 def test_airflow_runs_a_job_by_itself() -> None:
     for code in PAGES:
         command = advise(of_code(code), HELD, in_airflow=True).next

@@ -23,8 +23,11 @@ def test_the_shop_is_made_once_and_sells(tmp_path: Path, monkeypatch: pytest.Mon
             url = shop.demo_source(shop.SOURCE)
             assert url is not None
             assert shop.ensure_shop(home) == url
+            begun, start = list[Path](), postgres.start
+            monkeypatch.setattr(postgres, "start", lambda home: (begun.append(home), start(home))[1])
             shop.sell(home, 5, 0)
             shop.sell(home, 3, 1)
+            assert begun == [home, home], "once for each call"
             monkeypatch.setenv(settings.source_variable(shop.SOURCE), url)
             with session(url) as ask:
                 assert ask("SELECT count(*), count(DISTINCT sold_at::date) FROM shop.sale") == [(7 * 200 + 8, 8)]

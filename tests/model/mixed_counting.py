@@ -177,7 +177,7 @@ class Counting:
             return
         runs = [self.new_run(interval) for interval in self.intervals(together)]
         before = len(self.status)
-        planned = coordinator.plan_many(self.ledger, self.up, runs, behind=self.of_status("open"))
+        planned = coordinator.initialize_many(self.ledger, self.up, runs, behind=self.of_status("open"))
         new = [each for each in planned if each.txid > before]
         self.status |= {each.txid: "open" for each in new}
         if len(new) > 1:

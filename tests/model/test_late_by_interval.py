@@ -78,7 +78,7 @@ class BySeen(ByInterval, Keeping):
         ]
         shut, before = event_time.closed_to(self.ledger.tables, "t").get("hours"), len(self.batches)
         try:
-            coordinator.plan_many(self.ledger, self.topology, asked)
+            coordinator.initialize_many(self.ledger, self.topology, asked)
         except TxbatchError:
             return
         self.shut_then |= {each.txid: shut for each in self.batches[before:]}

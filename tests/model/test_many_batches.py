@@ -12,7 +12,7 @@ from unit.test_fused import Case
 
 from txbatch import Count, FileSpout, Interval, OpaqueState, Topology
 from txbatch.core.batch.transaction import Run
-from txbatch.core.protocol.coordinator import plan_many
+from txbatch.core.protocol.coordinator import initialize_many
 from txbatch.memory.ledger import MemoryLedger
 
 BATCHES = some_of(1_000, 10_000)
@@ -28,7 +28,7 @@ def test_tiny_batches_are_planned_in_trains(tmp_path: Path) -> None:
     ledger, done, trains, began = MemoryLedger(), 0, 0, time.process_time()
     ledger.register(topology, "jobs/job.py")
     runs = [Run(f"r{number}") for number in range(BATCHES + 1)]
-    while found := plan_many(ledger, topology, runs[done : done + 400], range(1, done + 1), 400):
+    while found := initialize_many(ledger, topology, runs[done : done + 400], range(1, done + 1), 400):
         assert found[0].txid == done + 1
         done, trains = done + len(found), trains + 1
     assert (done, trains) == (BATCHES, -(-BATCHES // 400))

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import Param
 
 import txbatch_plugin
-from txbatch.core.errors import BadRecord, PartitionUnreadable, TxbatchError
+from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, TxbatchError
 from txbatch.error_pages import advise
 from txbatch.orchestration import catching_up, restating, result
 from txbatch.orchestration.airflow import failing_as_airflow
@@ -49,14 +49,14 @@ def noted(error: TxbatchError, held: dict[str, object] = HELD) -> str | None:
 
 
 def test_the_note_of_a_failed_run_is_one_line_with_the_command_that_comes_next() -> None:
-    told = noted(BadRecord("sales 8:1: line 7"))
-    assert told == "failed: TX301 (no retry helps): sales 8:1: line 7; next: txbatch abort sales 8 --why 'after TX301'"
+    told = noted(RecordsGone("sales 8:1: line 7"))
+    assert told == "failed: TX205 (no retry helps): sales 8:1: line 7; next: txbatch abort sales 8 --why 'after TX205'"
 
 
 @pytest.mark.parametrize(
     ("error", "held"),
     [
-        (BadRecord("x" * 820), HELD),
+        (RecordsGone("x" * 820), HELD),
         (BadRecord("line 7"), {}),
         (BadRecord("line 7: see `txbatch why sales a`"), HELD),
     ],
@@ -67,9 +67,9 @@ def test_a_note_without_a_command(error: TxbatchError, held: dict[str, object]) 
 
 
 def test_a_note_has_room_for_a_command_that_fits() -> None:
-    told = noted(BadRecord("x" * 770))
+    told = noted(RecordsGone("x" * 770))
     assert told is not None
-    assert told.endswith("; next: txbatch abort sales 8 --why 'after TX301'")
+    assert told.endswith("; next: txbatch abort sales 8 --why 'after TX205'")
     assert len(txbatch_plugin.MARK + told) <= txbatch_plugin.LENGTH_MAX
 
 

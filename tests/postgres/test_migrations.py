@@ -58,7 +58,7 @@ def test_migrations_arrive_at_the_schema(engine: Engine, empty: Engine) -> None:
 
 
 def test_migrating_twice_changes_nothing(empty: Engine) -> None:
-    with pytest.raises(NotMigrated, match=r"lacks migrations 1 to \d+: run `txbatch migrate`"):
+    with pytest.raises(NotMigrated, match=r"database 'empty' at .*:\d+, asked as '.*', has no ledger: see whether"):
         check_migrated(empty)
     assert migrate(empty) == migrations()
     before = catalog(empty)
@@ -108,6 +108,36 @@ def test_a_state_that_has_the_name_of_a_report_to_come_is_named_and_nothing_chan
     with empty.begin() as connection:
         connection.execute(text("UPDATE txbatch.state SET state = 'calls'"))
     assert migrate(empty) == every[len(before) :]
+
+
+def test_what_was_aborted_as_abandoned_is_told_of_batches_before(
+    empty: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = migrations()
+    before = [each for each in every if each.number < next(n.number for n in every if n.name == "abandoned")]
+    monkeypatch.setattr(module, "migrations", lambda: before)
+    migrate(empty)
+    stored = [
+        (1, 1, "ordinary", "abandoned by one; other found it so"),
+        (2, 2, "ordinary", "a mistake; aborted: abandoned by nobody"),
+        (3, 1, "restate", "a file was late; aborted: abandoned by one; other found it so"),
+        (4, 1, "restate", "abandoned by its readers; aborted: a mistake"),
+    ]
+    with empty.begin() as connection:
+        cursor = connection.connection.cursor()
+        cursor.execute(
+            "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('t', 'j', false, '{}')"
+        )
+        cursor.executemany(
+            "INSERT INTO txbatch.batch (topology, status, key, metadata, lease_until, aborted_at, txid, position, kind, reason)"
+            " VALUES ('t', 'aborted', 'run:one', '{}', now(), now(), %s, %s, %s, %s)",
+            stored,
+        )
+    monkeypatch.undo()
+    migrate(empty)
+    with empty.begin() as connection:
+        found = connection.execute(text("SELECT txid FROM txbatch.batch WHERE abandoned ORDER BY txid")).scalars()
+        assert list(found) == [1, 3]
 
 
 def test_a_database_of_a_newer_version(engine: Engine) -> None:

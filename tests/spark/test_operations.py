@@ -487,7 +487,8 @@ def test_a_file_that_changes_while_it_is_looked_up_in_is_told(emit: Emit, tmp_pa
         return rows
 
     with pytest.raises(
-        TransientError, match=r"rates\.csv had 6 bytes when it was planned, now 7; restore it, or abort"
+        TransientError,
+        match=r"rates\.csv had 6 bytes when it was planned, now 7; restore it, and the retry reads it; or",
     ):
         emit(rates_in(root, read))
 

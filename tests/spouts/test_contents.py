@@ -81,7 +81,7 @@ def test_a_damaged_archive_is_refused_by_name(tmp_path: Path, suffix: str, damag
     path = write(tmp_path, "a" + suffix, damage(PACK[suffix](LINES)))
     with pytest.raises(
         BadRecord,
-        match=rf"a{re.escape(suffix)} cannot be unpacked .*; write it again, whole, then abort the batch .* and run again",
+        match=rf"a{re.escape(suffix)} cannot be unpacked .*; write it again, whole, then run again; only if",
     ):
         whole(path)
 

@@ -192,7 +192,9 @@ def test_a_file_that_grew_is_still_the_same(tmp_path: Path) -> None:
     check_not_replaced(file, [size, entry[1]])  # of a plan that knew no ending
     check_not_replaced(file, size)
     file.write_bytes(b"x" * 9_999 + b"yy")
-    with pytest.raises(TransientError, match=r"is another file .*; restore it, or abort the batch \(.* and run again"):
+    with pytest.raises(
+        TransientError, match=r"is another file .*; restore it, and .*, abort the batch \(.* and run again"
+    ):
         check_not_replaced(file, entry)
 
 
@@ -206,7 +208,7 @@ def test_a_plan_of_files_of_other_sizes_is_refused_before_they_are_read(tmp_path
     with file.open("a") as more:
         more.write("2026-01-01T07:00:00Z,Berlin\n")
     spout.check_plan(metadata)
-    grown = r"a\.csv had 28 bytes when it was planned, now 56; restore it, or abort the batch"
+    grown = r"a\.csv had 28 bytes when it was planned, now 56; restore it, and the retry reads it; or, if"
     with pytest.raises(TransientError, match=grown):
         IntervalSpout(tmp_path, FIELDS, time="sale", format="parquet").check_plan(metadata)
     file.write_text("short\n")

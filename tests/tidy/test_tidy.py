@@ -1,6 +1,7 @@
 """What must stay true of the source itself."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -23,9 +24,10 @@ def dotted(module: Path) -> str:
     return ".".join(module.relative_to(PLUGINS).with_suffix("").parts).removesuffix(".__init__")
 
 
-def python(*arguments: str) -> None:
+def python(*arguments: str) -> str:
     done = subprocess.run([sys.executable, *arguments], cwd="/", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_airflow_does_not_scan_the_package() -> None:
@@ -44,6 +46,45 @@ def test_what_a_job_file_imports_needs_python_alone() -> None:
     core = [dotted(module) for module in MODULES if "core" in module.relative_to(PACKAGE).parts]
     assert "txbatch.core.topology.topology" in core
     python("-I", "-S", "-c", f"import sys; sys.path.append({str(PLUGINS)!r}); import txbatch, {', '.join(core)}")
+
+
+SIMPLE_JOB = """
+from txbatch import FileSpout, OpaqueState, Sum, Topology, emit
+stream = Topology("lines").new_stream("in", FileSpout("/lines")).each("length(line)", "length int")
+stream.group_by("line").persistent_aggregate(OpaqueState("lines"), length=Sum("length"))
+"""
+# What the definition of a simple job does without: each would add its part to what the import takes.
+DONE_WITHOUT = (
+    *("hashlib", "subprocess", "zoneinfo"),
+    *("txbatch.core.batch.transaction", "txbatch.core.upstream", "txbatch.core.aggregates.approx_distinct"),
+    *("txbatch.embedded", "txbatch.launch", "txbatch.settings", "txbatch.storage"),
+)
+
+
+def test_a_job_file_pays_for_what_it_names() -> None:
+    """Each start of a task, of Spark's driver and of Spark's workers pays for it; bench/imports.py measures it."""
+    path, told = f"import sys; sys.path.append({str(PLUGINS)!r})", "import json; print(json.dumps(sorted(sys.modules)))"
+    brought = json.loads(python("-I", "-S", "-c", f"{path}{SIMPLE_JOB}{told}"))
+    assert not set(brought) & set(DONE_WITHOUT)
+    assert [each for each in brought if each.startswith("txbatch.spouts.")] == ["txbatch.spouts.file"]
+
+
+def test_what_a_job_can_import_is_told_alike_to_type_checkers_and_to_python() -> None:
+    import txbatch
+
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    checked = next(each for each in tree.body if isinstance(each, ast.If)).body
+    imports = [each for each in checked if isinstance(each, ast.ImportFrom) and str(each.module).startswith("txbatch.")]
+    places = {alias.name: str(each.module) for each in imports for alias in each.names}
+    assert places == {name: f"txbatch.{module}" for name, module in txbatch._MODULES.items()}
+    assert {*places, "emit"} == set(txbatch.__all__) <= set(dir(txbatch))
+    for name, module in places.items():
+        assert getattr(txbatch, name) is getattr(sys.modules[module], name)
+
+
+def test_a_misspelt_name_is_told() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Topolgy' from 'txbatch'"):
+        exec("from txbatch import Topolgy")
 
 
 def without_airflow() -> list[str]:

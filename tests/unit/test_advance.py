@@ -102,11 +102,13 @@ def test_a_run_whose_batch_was_aborted_as_abandoned_plans_its_records_again(
     assert (again.key, again.status) == (of_day(1).key, BatchStatus.EMITTED)
 
 
-def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", ["wrong day", "abandoned by its team; nobody found it so"])
+def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """Whatever reason the person gives: the words of a reason decide nothing."""
     commit = Steps.commit
 
     def aborted(*given: Any) -> Any:
-        case.ledger.abort("word_count", 1, "wrong day")
+        case.ledger.abort("word_count", 1, why)
         return commit(*given)
 
     monkeypatch.setattr(Steps, "commit", aborted)

@@ -8,17 +8,24 @@ import pytest
 
 from txbatch.core.errors import (
     ABORT,
+    RUN_AGAIN,
+    BadKey,
     BadRecord,
+    BadText,
+    DamagedFile,
     NotItsTurn,
+    OutOfRange,
     SchemaMismatch,
+    SourceChanged,
     SparkFailed,
     TerminalError,
     TransientError,
     Unavailable,
+    WrongColumns,
     concerning,
 )
 from txbatch.core.text import LENGTH_MAX
-from txbatch.error_pages import Advice, advise
+from txbatch.error_pages import Advice, advise, read_pages
 
 SALES = {"topology": "sales", "txid": 8, "job": "jobs/sales.py"}
 
@@ -34,20 +41,20 @@ def test_the_names_are_filled_in() -> None:
 
 
 def test_a_name_is_quoted_for_the_shell_and_a_reason_is_given() -> None:
-    advice = advise(BadRecord("line 7"), {"topology": "my sales; rm -rf", "txid": 8})
-    assert advice.next == "txbatch abort 'my sales; rm -rf' 8 --why 'after TX301'"
+    advice = advise(SourceChanged("a.csv"), {"topology": "my sales; rm -rf", "txid": 8})
+    assert advice.next == "txbatch abort 'my sales; rm -rf' 8 --why 'after TX204'"
 
 
 def test_a_name_that_nobody_holds_leads_to_the_page() -> None:
-    advice = advise(BadRecord("line 7"), {"topology": "sales", "txid": None})
-    assert advice.next == advice.more == "txbatch explain TX301"
+    advice = advise(SourceChanged("a.csv"), {"topology": "sales", "txid": None})
+    assert advice.next == advice.more == "txbatch explain TX204"
     assert len(advice.lines()) == 2
 
 
 def test_names_of_an_inner_block_go_first() -> None:
-    with pytest.raises(BadRecord) as raised, concerning(topology="outer", txid=1), concerning(txid=2):
-        raise BadRecord("line 7")
-    assert advise(raised.value, {"topology": "held", "txid": 3}).next == "txbatch abort outer 2 --why 'after TX301'"
+    with pytest.raises(SourceChanged) as raised, concerning(topology="outer", txid=1), concerning(txid=2):
+        raise SourceChanged("a.csv")
+    assert advise(raised.value, {"topology": "held", "txid": 3}).next == "txbatch abort outer 2 --why 'after TX204'"
 
 
 def test_an_error_made_without_names_has_none_of_another() -> None:
@@ -61,9 +68,9 @@ def test_an_error_made_without_names_has_none_of_another() -> None:
     [
         ("mend it, or `txbatch rebuild sales --cancel`", None),
         ("run `make setup`", None),
-        ("ask `txbatch why sales KEY`", "txbatch plan jobs/sales.py"),
-        ("a table is gone: restore it, or `txbatch drop` the topology", "txbatch plan jobs/sales.py"),
-        ("see `txbatch plan jobs/sales.py`", "txbatch plan jobs/sales.py"),
+        ("ask `txbatch why sales KEY`", "txbatch change jobs/sales.py"),
+        ("a table is gone: restore it, or `txbatch drop` the topology", "txbatch change jobs/sales.py"),
+        ("see `txbatch change jobs/sales.py`", "txbatch change jobs/sales.py"),
         ("a quote is not closed: `txbatch drop sal'es`", None),
     ],
 )
@@ -72,10 +79,18 @@ def test_a_message_has_one_way_out(text: str, following: str | None) -> None:
 
 
 def test_the_way_out_of_the_text_is_the_same_one() -> None:
-    filled = advise(BadRecord('line 7: mend the file, or `txbatch abort sales 8 --why "..."`'), SALES)
-    unnamed = advise(BadRecord(f"line 7: mend the file, or {ABORT}"), SALES)
+    filled = advise(SourceChanged('a.csv: restore it, or `txbatch abort sales 8 --why "..."`'), SALES)
+    unnamed = advise(SourceChanged(f"a.csv: restore it, or {ABORT}"), SALES)
     assert filled == unnamed
-    assert filled.next == "txbatch abort sales 8 --why 'after TX301'"
+    assert filled.next == "txbatch abort sales 8 --why 'after TX204'"
+
+
+@pytest.mark.parametrize("of", [BadRecord, DamagedFile, WrongColumns, BadText, OutOfRange, BadKey])
+def test_what_is_mended_is_tried_again_first_and_its_batch_is_aborted_last(of: type[BadRecord]) -> None:
+    """The plan holds for the mended file, unless its length differs: then the retry says so, and how to abort."""
+    assert advise(of(f"a.csv, line 7: mend the file, then {RUN_AGAIN}"), SALES).next == "txbatch run jobs/sales.py"
+    page = read_pages()[of.code]
+    assert page.index("txbatch run JOB") < page.index("(TX204)") < page.index("txbatch abort TOPOLOGY TXID --why")
 
 
 def test_airflow_runs_the_job_again_by_itself() -> None:
@@ -102,7 +117,7 @@ def test_a_text_of_100_000_characters_leaves_the_advice_whole() -> None:
     error = BadRecord("x" * 100_000 + " `txbatch rebuild sales --cancel`")
     assert len(str(error)) <= LENGTH_MAX
     assert "... (100,0" in str(error)
-    assert advise(error, SALES).next == "txbatch abort sales 8 --why 'after TX301'", "the text's command is cut off"
+    assert advise(error, SALES).next == "txbatch run jobs/sales.py", "the text's command is cut off"
 
 
 def test_a_code_of_a_job_has_no_page() -> None:

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JNetworkError
 import txbatch
 from txbatch.core import naming
 from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import BadRecord, DamagedFile, DiskFull, FunctionFailed, SparkFailed, TransientError
 from txbatch.launch.driver import Driver, _fail
 from txbatch.spark.failures import in_our_words, java_is_gone
@@ -170,6 +171,34 @@ def test_only_what_is_not_in_our_words_is_told_with_where_it_came_from(
     assert first.startswith("txbatch: ")
     assert first.endswith(str(error))
     assert more == (["ValueError: what Spark said"] if traced else [])
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_what_the_submitting_process_reads_is_not_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], traced: bool
+) -> None:
+    """The submitting process prints the failure, and the next command below it."""
+    folder = AttemptFolder(tmp_path.as_uri())
+    folder.write_assignment(Assignment("words", TransactionAttempt(1, 1), "token", {}, "code"))
+    error: Exception = RuntimeError("the cluster is on fire") if traced else BadRecord("a.csv, line 3")
+    error.__cause__ = ValueError("what Spark said")
+    _fail(folder, error)
+    assert capsys.readouterr().err.splitlines() == (["ValueError: what Spark said"] if traced else [])
+    said = folder.read_error()
+    assert said is not None
+    assert said["message"].endswith("the cluster is on fire" if traced else "a.csv, line 3")
+
+
+def test_a_failure_that_cannot_be_written_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(AttemptFolder, "write_error", full)
+    with pytest.raises(OSError, match="no space left"):
+        _fail(AttemptFolder(tmp_path.as_uri()), BadRecord("a.csv, line 3"))
+    assert capsys.readouterr().err == "txbatch: TX301 (no retry helps): a.csv, line 3\n"
 
 
 def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:

@@ -413,6 +413,14 @@ def test_where_all_fail_alike_nobody_tries_each() -> None:
     assert sum(map(bool, said.values())) <= 2
 
 
+def test_one_failure_of_several_jobs_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Jobs(4, [1], "line 7 is no number").run()
+    assert capsys.readouterr().err.splitlines() == [
+        "txbatch: 4 batches by one job: TX301 (no retry helps): line 7 is no number",
+        "txbatch: 2 batches by one job: it failed in the same way",
+    ]
+
+
 def test_there_is_an_end_to_jobs_that_fail() -> None:
     jobs = Jobs(300, range(1, 301))
     jobs.run()

@@ -273,7 +273,7 @@ def test_a_null_key_is_refused() -> None:
     stream = sentences("a", None, fields="word string")
     stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
     told = r"^TX306 \(no retry helps\): t 2:1: state 'words': a key is null in "
-    told += r"\{'word': None\}; filter .* quarantine .* TOPOLOGY TXID"
+    told += r"\{'word': None\}; filter .* quarantine .* mend the source, then run again; only if .*, abort the batch"
     with pytest.raises(BadRecord, match=told):
         run(stream.topology)
 

@@ -14,7 +14,7 @@ from txbatch.core.batch.plan import BatchPlan, OfInterval, Range, Ranges
 from txbatch.core.batch.transaction import Run
 from txbatch.core.protocol.bulk import BYTES_MAX
 from txbatch.core.protocol.bulk_size import PARTITIONS_MAX, PLANS_BYTES_MAX, JobSize
-from txbatch.core.protocol.coordinator import plan_many
+from txbatch.core.protocol.coordinator import initialize_many
 from txbatch.memory.ledger import MemoryLedger
 
 
@@ -86,5 +86,5 @@ def test_a_file_of_ten_gigabytes_among_small_ones_is_planned_so(tmp_path: Path) 
     runs, lengths = [Run(f"r{number}") for number in range(20)], list[int]()
     while sum(lengths) < 20:
         behind = range(1, sum(lengths) + 1)
-        lengths.append(len(plan_many(ledger, topology, runs[sum(lengths) :], behind)))
+        lengths.append(len(initialize_many(ledger, topology, runs[sum(lengths) :], behind)))
     assert lengths == [8, 12]

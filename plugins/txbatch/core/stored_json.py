@@ -14,6 +14,11 @@ from typing import Any
 
 from txbatch.core.errors import NewerFormat
 
+# JSON, planned by a coordinator and read by an emitter.
+Metadata = Mapping[str, Any]
+# The largest plan of a spout by default.
+METADATA_BYTES_MAX = 1_000_000
+
 
 def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
     """Return the format of a stored object, 1 if none is written. Raise NewerFormat if the format is above `newest`."""

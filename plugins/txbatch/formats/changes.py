@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from txbatch.core.batch.planned_files import Entry, PlannedFiles, difference, planned_size
-from txbatch.core.errors import ABORT, SourceChanged, TxbatchError
+from txbatch.core.errors import RESTORE, SourceChanged, TxbatchError
 from txbatch.formats.listing import files_below
 
 LOOKS_MAX = 100_000
@@ -60,7 +60,7 @@ def check_not_replaced(file: Path, entry: Entry) -> None:
     if _ending(file, planned_size(entry)) != entry[2]:
         raise SourceChanged(
             f"{file} is another file than when it was planned: it is longer, and does not begin with what it held then; "
-            f"restore it, or {ABORT}"
+            f"{RESTORE}"
         )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from txbatch.core.errors import (
-    ABORT,
+    RESTORE,
+    RUN_AGAIN,
     BadRecord,
     BadText,
     DamagedFile,
@@ -161,7 +162,7 @@ def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | 
     if codec is None and size > planned:
         return True
     raise SourceChanged(
-        f"{path} had {planned:,} bytes when it was planned, now {size:,}; restore it, or {ABORT}. "
+        f"{path} had {planned:,} bytes when it was planned, now {size:,}; {RESTORE}. "
         "Write files under a name that begins with '_' and rename them when whole"
     )
 
@@ -175,7 +176,7 @@ def _magic(beginning: bytes) -> str | None:
 
 def _too_long(path: Path, offset: int, most: int) -> BadRecord:
     return BadRecord(
-        f"{path}: the line at byte {offset:,} has more than {most:,} bytes; end lines, or mend the file, then {ABORT}"
+        f"{path}: the line at byte {offset:,} has more than {most:,} bytes; end lines, or mend the file, then {RUN_AGAIN}"
     )
 
 
@@ -196,7 +197,7 @@ class _Unpacked:
             if getattr(error, "errno", None):
                 raise
             raise DamagedFile(
-                f"{self.path} cannot be unpacked ({self.codec}): {error}; write it again, whole, then {ABORT}"
+                f"{self.path} cannot be unpacked ({self.codec}): {error}; write it again, whole, then {RUN_AGAIN}"
             ) from error
 
 

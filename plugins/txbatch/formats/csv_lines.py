@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from txbatch.core.errors import ABORT, BadRecord, BadText, WrongColumns
+from txbatch.core.errors import RUN_AGAIN, BadRecord, BadText, WrongColumns
 from txbatch.core.records.fields import Field
 from txbatch.formats import cells
 from txbatch.formats.misfit import BadValue, Misfit, describe_value
@@ -74,7 +74,7 @@ def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> 
     expected = [field.name for field in fields]
     twice = sorted(name for name, count in Counter(found).items() if count > 1)
     if twice:
-        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {ABORT}", kind=WrongColumns)
+        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {RUN_AGAIN}", kind=WrongColumns)
     known, there = set(expected), set(found)
     lacks, extra = [n for n in expected if n not in there], [n for n in found if n not in known]
     if lacks or extra:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from txbatch.core.errors import (
-    ABORT,
+    RESTORE,
     AmbiguousFiles,
     InvalidOption,
     PartitionUnreadable,
@@ -183,7 +183,7 @@ def check_size(file: Path, planned: int) -> None:
         raise PartitionUnreadable(f"{file} cannot be read: {error.strerror}") from error
     if size != planned:
         raise SourceChanged(
-            f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or {ABORT}. "
+            f"{file} had {planned:,} bytes when it was planned, now {size:,}; {RESTORE}. "
             "Write files under a name that begins with '_' and rename them when whole"
         )
 

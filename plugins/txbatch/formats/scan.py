@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txbatch.core.errors import ABORT, BadRecord, BadText
+from txbatch.core.errors import RUN_AGAIN, BadRecord, BadText
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.formats import contents, csv_lines, json_lines
@@ -92,7 +92,7 @@ class Format:
         by_time = self.times is not None and self.times.field == misfit.field
         kept = self.name == "csv" and not string and not by_time
         quarantined = "; or declare the field a string and quarantine it" if kept else ""
-        return f"{quarantined}; or mend the file, then {ABORT}"
+        return f"{quarantined}; or mend the file, then {RUN_AGAIN}"
 
     def _columns(self, range_: Range, blocks: Iterator[Block]) -> tuple[list[str] | None, Iterator[Block]]:
         """Return the columns of the header, and the blocks without the header."""
@@ -207,7 +207,7 @@ def _joined(blocks: Iterator[Block], options: Mapping[str, Any]) -> Iterator[Blo
             begun.append(_rest(block, end))
         if sum(len(each.data) for each in begun) > contents.RECORD_BYTES_MAX:
             raise BadRecord(
-                f"{block.path}, line {begun[0].first_line}: a quote is not closed within 64 MB; mend the file, then {ABORT}"
+                f"{block.path}, line {begun[0].first_line}: a quote is not closed within 64 MB; mend the file, then {RUN_AGAIN}"
             )
     if begun:
         yield _one(begun)

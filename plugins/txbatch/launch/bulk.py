@@ -76,7 +76,7 @@ class Halving:
 
     `why` describes the failure of a job. If a job fails like a single batch before, all fail by one cause: the attempts are
     left to the batches' own runs, as after too many failed jobs. If a job is only too large, the attempts go on in pieces, by
-    the `load`.
+    the `load`. `told` are failures of single batches, `said` failures of jobs.
     """
 
     together: Callable[[Sequence[Attempt]], None]
@@ -85,6 +85,7 @@ class Halving:
     left: int
     load: Load = field(default_factory=Load)
     told: set[str] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
 
     def emit(self, attempts: Sequence[Attempt]) -> None:
         """Emit the attempts that may go on and have no result yet."""
@@ -106,8 +107,14 @@ class Halving:
         except Exception as error:
             failure = self.why(error)
             self.left = 0 if failure in self.told else self.left - 1
-            print(f"txbatch: {len(going)} batches by one job: {failure}", file=sys.stderr, flush=True)
+            self._say(len(going), failure)
             self._each(halves(going))
+
+    def _say(self, batches: int, failure: str) -> None:
+        """Print the failure of a job, each failure once: the batches may succeed by themselves, and then nobody else tells it."""
+        why = "it failed in the same way" if failure in self.said else failure
+        self.said.add(failure)
+        print(f"txbatch: {batches} batches by one job: {why}", file=sys.stderr, flush=True)
 
     def _each(self, pieces: Sequence[Sequence[Attempt]]) -> None:
         for piece in pieces:

@@ -330,10 +330,18 @@ def _say_several(topology: Topology, manifests: Sequence[Manifest]) -> None:
 
 
 def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None:
-    """Write the failure into the folder for the submitting process; print the reason first, and the details below."""
-    problem = in_our_words(error, show=show)
-    folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
-    print(f"txbatch: {problem}", file=sys.stderr, flush=True)
+    """Write the failure into the folder: the submitting process reads the folder, and prints the failure.
+
+    Print the details of an unknown failure, which the folder does not hold. If the folder is none of the submitting process, or
+    cannot be written, print the failure as well.
+    """
+    problem, told = in_our_words(error, show=show), False
+    try:
+        folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
+        told = folder.filesystem.exists(folder.path("assignment.json"))
+    finally:
+        if not told:
+            print(f"txbatch: {problem}", file=sys.stderr, flush=True)
     if isinstance(problem, SparkFailed | SpoutFailed):
         trace = traceback.format_exception(error.__cause__ or error)
         print(safe_lines("".join(trace)), file=sys.stderr, flush=True)

@@ -130,8 +130,8 @@ class Rows(Protocol):
     def prepare_skip(self, pending: Sequence[Batch]) -> None:
         """Keep the oldest batch in flight from being half committed in other databases (R21)."""
 
-    def free(self, batch: Batch, reason: str) -> None:
-        """Abort a batch: the records are free, and the partitions behind (R16, R25)."""
+    def free(self, batch: Batch, reason: str, *, abandoned: bool) -> None:
+        """Abort a batch: the records are free, and the partitions behind (R16, R25). `abandoned`: nobody looked after it."""
 
     def also_covering(self, batch: Batch) -> Sequence[int]:
         """Return the other txids, not aborted, with intervals that overlap the batch's interval."""

@@ -73,7 +73,7 @@ class Transactions(ABC):
             now = rows.lock_batch(batch.topology, batch.txid)
             if not decisions.unattended(now, run):
                 return None
-            if not decisions.may_adopt(now, run) and _abandoned(rows, now, run):
+            if not decisions.may_adopt(now, run) and _abort_abandoned(rows, now, run):
                 return None
             rows.take_lease(now, run)
             rows.forget_wait(now.topology, run)
@@ -97,7 +97,7 @@ class Transactions(ABC):
         Raise the error of the first refused attempt: StaleAttempt (R5), Incomplete (R7).
         """
         with self.store() as rows:
-            return [_recorded(rows, assignment, manifest) for assignment, manifest in recorded]
+            return [_record_manifest(rows, assignment, manifest) for assignment, manifest in recorded]
 
     def commit(
         self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
@@ -196,7 +196,7 @@ def _plan_check(rows: Rows, topology: str, runs: Sequence[Run]) -> Callable[[Run
     return check
 
 
-def _recorded(rows: Rows, assignment: Assignment, manifest: Manifest) -> Batch:
+def _record_manifest(rows: Rows, assignment: Assignment, manifest: Manifest) -> Batch:
     now = rows.lock_batch(assignment.topology, assignment.attempt.txid)
     fence.check_fence(now, assignment.attempt, assignment.token)
     check_manifest(manifest, assignment)
@@ -218,17 +218,17 @@ def _write(rows: Rows, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
     rows.commit_apart(plan, partials)
 
 
-def _abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
+def _abort_abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
     """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
     try:
-        _free(rows, batch, decisions.abandoned(batch, run))
+        _free(rows, batch, decisions.why_abandoned(batch, run), abandoned=True)
     except HalfCommitted:
         return False
     return True
 
 
-def _free(rows: Rows, batch: Batch, reason: str) -> None:
+def _free(rows: Rows, batch: Batch, reason: str, *, abandoned: bool = False) -> None:
     """Take back all rows in states apart, then free the batch's records."""
     rows.take_back(batch)
     rows.supersede_attempts(batch)
-    rows.free(batch, reason)
+    rows.free(batch, reason, abandoned=abandoned)

@@ -50,6 +50,19 @@ def demo_source(name: str) -> str | None:
 
 def ensure_shop(home: Path) -> str:
     """Return the URL of the shop's database for a role that can only read. Create the table, with sales, if missing."""
+    return make_url(_made(home)).set(username=READER).render_as_string(hide_password=False)
+
+
+def sell(home: Path, number: int, days_back: int) -> None:
+    """Add so many sales to a day, in one transaction."""
+    engine = connect(_made(home))
+    with transaction(engine) as connection:
+        _sell(connection, days_back, number)
+    engine.dispose()
+
+
+def _made(home: Path) -> str:
+    """Return the URL of the shop's database for the owner of the table. Create the table, with sales, if missing."""
     url = embedded_database(home, SHOP)
     engine = connect(url)
     with transaction(engine) as connection:
@@ -64,16 +77,7 @@ def ensure_shop(home: Path) -> str:
         with reading(SOURCE, url, TABLE) as session:
             statements = prepare.statements(describe(session, TABLE))
         run_all(SOURCE, url, statements, TABLE)
-    return make_url(url).set(username=READER).render_as_string(hide_password=False)
-
-
-def sell(home: Path, number: int, days_back: int) -> None:
-    """Add so many sales to a day, in one transaction."""
-    ensure_shop(home)
-    engine = connect(embedded_database(home, SHOP))
-    with transaction(engine) as connection:
-        _sell(connection, days_back, number)
-    engine.dispose()
+    return url
 
 
 def _sell(connection: Connection, days_back: int, number: int) -> None:

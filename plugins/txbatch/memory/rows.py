@@ -227,11 +227,13 @@ class MemoryRows:
             apart = self.tables.states_apart(turn.topology)
             self.warehouses.prepare_skip(self.ledger, [turn], apart, self.tables.view)
 
-    def free(self, batch: Batch, reason: str) -> None:
-        """Abort a batch."""
+    def free(self, batch: Batch, reason: str, *, abandoned: bool) -> None:
+        """Abort a batch. `abandoned`: nobody looked after the batch."""
         restated = f"{batch.reason}; aborted: " if batch.kind is BatchKind.RESTATE else ""
-        aborted = replace(batch, status=BatchStatus.ABORTED, reason=restated + one_line(reason))
-        self.tables.batches[batch.topology, batch.txid] = aborted
+        why = restated + one_line(reason)
+        self.tables.batches[batch.topology, batch.txid] = replace(
+            batch, status=BatchStatus.ABORTED, reason=why, abandoned=abandoned
+        )
 
     def also_covering(self, batch: Batch) -> list[int]:
         """Return the other txids, not aborted, with intervals that overlap the batch's interval."""

@@ -81,6 +81,6 @@ def _held(engine: Engine) -> str:
     if apart:
         return "states apart are there, and no ledger"
     raise NotMigrated(
-        "neither a ledger nor a state apart is there yet: `txbatch migrate` makes a ledger, the first run of a topology its "
-        "states apart"
+        "neither a ledger nor a state apart is there yet: see whether it is the database that you mean; if it is, "
+        "`txbatch migrate` makes a ledger, the first run of a topology its states apart"
     )

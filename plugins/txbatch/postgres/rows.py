@@ -215,9 +215,9 @@ class PostgresRows:
         """Keep the oldest batch in flight from being half committed in other databases."""
         self.warehouses.prepare_skip(self.connection, pending)
 
-    def free(self, batch: Batch, reason: str) -> None:
-        """Abort a batch: the records are free, and the partitions behind."""
-        self._run("abort", {**batches.batch_ids(batch), "reason": one_line(reason)})
+    def free(self, batch: Batch, reason: str, *, abandoned: bool) -> None:
+        """Abort a batch: the records are free, and the partitions behind. `abandoned`: nobody looked after the batch."""
+        self._run("abort", {**batches.batch_ids(batch), "reason": one_line(reason), "abandoned": abandoned})
         offsets.note_missed(self.connection, batch)
 
     def also_covering(self, batch: Batch) -> Sequence[int]:

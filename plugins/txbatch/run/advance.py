@@ -115,7 +115,7 @@ class Advance:
         """True if another run has made a newer attempt of the batch than this run, or has aborted the batch as abandoned."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
-            return decisions.was_abandoned(now) or (now.lease_run != self.run.name and now.fence > batch.fence + 1)
+            return now.abandoned or (now.lease_run != self.run.name and now.fence > batch.fence + 1)
         return False
 
     def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ class Advance:
             why = str(error)
         except StaleAttempt as error:
             now = self.steps.ledger.batch(batch.topology, batch.txid)
-            over = now.status is BatchStatus.COMMITTED or decisions.was_abandoned(now)
+            over = now.status is BatchStatus.COMMITTED or now.abandoned
             if now.lease_run == self.run.name and not over:
                 raise  # a newer try of the same run is at work, or a person has aborted the batch
             why = str(error)

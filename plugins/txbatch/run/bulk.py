@@ -27,7 +27,7 @@ def plan_ahead(steps: Steps, runs: Sequence[Run], behind: Collection[int], lengt
     The run after the train has no batch, and finds the reason later by itself: nothing is new, another run is in the way,
     or an error is raised. Batches with the txids `behind` block no run: the same call commits them.
     """
-    return list(zip(steps.plan_many(runs, behind, length), runs, strict=False)) if runs else []
+    return list(zip(steps.find_or_plan_many(runs, behind, length), runs, strict=False)) if runs else []
 
 
 class Emission:
@@ -68,12 +68,12 @@ class Emission:
         except TxbatchError as error:
             self._failure = error
         emitted = dict[int, Batch]()
-        for assignment, batch, manifest in self._recorded():
+        for assignment, batch, manifest in self._record_all():
             emitted[batch.txid], self.recorded[batch.txid] = batch, (assignment, manifest)
             failpoints.hit("emit.recorded")
         self.planned = [(emitted.get(batch.txid, batch), run) for batch, run in self.planned]
 
-    def _recorded(self) -> Iterator[tuple[Assignment, Batch, Manifest]]:
+    def _record_all(self) -> Iterator[tuple[Assignment, Batch, Manifest]]:
         """Record all manifests in the ledger at once. If any manifest is rejected, record each by itself."""
         staged = []
         for folder, assignment in self.attempts:

@@ -80,10 +80,10 @@ class Steps:
             self._warn_of_closed([(found, run)])
         return found
 
-    def plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
+    def find_or_plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
         """Find or plan at once the batches of the first of several runs, just like the coordinator."""
         with self.concerning():
-            found = coordinator.plan_many(self.ledger, self.job.topology, runs, behind, length)
+            found = coordinator.initialize_many(self.ledger, self.job.topology, runs, behind, length)
         for batch, run in zip(found, runs, strict=False):
             _say_planned(batch, run, logging.DEBUG)
         self._warn_of_closed(list(zip(found, runs, strict=False)))
@@ -228,7 +228,7 @@ class Steps:
             if batch.status is BatchStatus.COMMITTED:
                 log.info("%s: already committed as txid %s", batch.topology, batch.txid)
                 return Committed(batch, applied=False)
-            recorded = self._recorded(batch)
+            recorded = self._newest_recorded(batch)
         assignment, manifest = recorded
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         staged = self.staging.attempt(assignment).read_partials(manifest)
@@ -245,7 +245,7 @@ class Steps:
             log.warning("%s", told_of)
         return committed
 
-    def _recorded(self, batch: Batch) -> Recorded:
+    def _newest_recorded(self, batch: Batch) -> Recorded:
         """Return the newest attempt with its manifest. Raise TerminalError if the attempt has no manifest."""
         assignment, manifest = self.ledger.newest_attempt(batch)
         if manifest is None:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption, PartitionUnreadable
 from txbatch.core.sources.spout import PartitionedSpout
 from txbatch.formats import text_lines
@@ -15,6 +14,8 @@ from txbatch.formats.listing import absolute, check_links_of, check_size, files_
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 
 
 class FileSpout(PartitionedSpout):

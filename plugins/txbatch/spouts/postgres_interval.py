@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
@@ -13,7 +13,7 @@ from txbatch.core.sources.spout import BatchCoordinator, Emitter, Spout
 from txbatch.spouts.tables import intervals
 from txbatch.spouts.tables.connection import Session
 from txbatch.spouts.tables.intervals import IntervalPlanner, TimeColumn, Timed, parts_of, rows_of
-from txbatch.spouts.tables.planning import Look
+from txbatch.spouts.tables.planning import KeptLook, Look
 from txbatch.spouts.tables.reads_table import ROW_BYTES, ReadsTable
 from txbatch.spouts.tables.stretches import Part
 
@@ -113,19 +113,11 @@ class _Coordinator(BatchCoordinator):
 
     def __init__(self, spout: PostgresIntervalSpout) -> None:
         self.spout = spout
-        self._open = ExitStack()
-        self._planner: IntervalPlanner | None = None
-        self._keeps = False
+        self._look = KeptLook(spout.session, lambda session: IntervalPlanner(session, spout.wanted))
 
-    @contextmanager
-    def one_look(self) -> Iterator[None]:
+    def one_look(self) -> AbstractContextManager[None]:
         """Context manager. Plans in the block are as of one snapshot."""
-        self._keeps = True
-        try:
-            yield
-        finally:
-            self._keeps = False
-            self.close()
+        return self._look.one_look()
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
@@ -136,15 +128,9 @@ class _Coordinator(BatchCoordinator):
             raise NoInterval(f"{of} reads by time: the run has no interval")
         if self.spout._time_type == "date":
             check_days(of, self.spout.time, curr_metadata["interval"])
-        try:
-            if self._planner is None:
-                self._planner = IntervalPlanner(self._open.enter_context(self.spout.session()), self.spout.wanted)
-            return self._planner.plan(curr_metadata["interval"], prev_metadata)
-        finally:
-            if not self._keeps:
-                self.close()
+        with self._look.one_plan():
+            return self._look.now.plan(curr_metadata["interval"], prev_metadata)
 
     def close(self) -> None:
         """End the look."""
-        self._planner = None
-        self._open.close()
+        self._look.close()

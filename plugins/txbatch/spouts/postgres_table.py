@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
@@ -11,7 +11,7 @@ from txbatch.core.errors import InvalidOption
 from txbatch.core.sources.labels import labelled
 from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.spouts.tables import description
-from txbatch.spouts.tables.planning import Planner, Wanted
+from txbatch.spouts.tables.planning import KeptLook, Planner, Wanted
 from txbatch.spouts.tables.reads_table import ROW_BYTES, ReadsTable
 from txbatch.spouts.tables.stretches import Part
 from txbatch.spouts.tables.windows import any_of, conditions, counted
@@ -160,38 +160,25 @@ class _Coordinator(PartitionedCoordinator):
 
     def __init__(self, spout: PostgresSpout) -> None:
         super().__init__(spout)
-        self._open = ExitStack()
-        self._planner: Planner | None = None
-        self._keeps = False
+        self._look = KeptLook(spout.session, lambda session: Planner(session, spout.wanted))
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
         """Context manager. Plans in the block are cut out of one snapshot."""
-        self._keeps = True
-        try:
-            with super().one_look():
-                yield
-        finally:
-            self._keeps = False
-            self.close()
+        with self._look.one_look(), super().one_look():
+            yield
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
         """Return the ranges, as of one look."""
-        try:
+        with self._look.one_plan():
             return super().initialize_transaction(txid, prev_metadata, curr_metadata)
-        finally:
-            if not self._keeps:
-                self.close()
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
         """Plan a partition's next range by the look of this plan."""
-        if self._planner is None:
-            self._planner = Planner(self._open.enter_context(self.spout.session()), self.spout.wanted)
-        return self.spout.next_range(self._planner, partition, last, self.offsets)
+        return self.spout.next_range(self._look.now, partition, last, self.offsets)
 
     def close(self) -> None:
         """End the look."""
-        self._planner = None
-        self._open.close()
+        self._look.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import ABORT, InvalidFunction, SourceChanged, SourceMissing
+from txbatch.core.errors import ABORT, RESTORE, InvalidFunction, SourceChanged, SourceMissing
 from txbatch.core.topology.look_up import Versioned
 from txbatch.formats.listing import absolute, escaped, files_below, name_pattern
 
@@ -57,7 +57,7 @@ class StaticFiles(Versioned):
         """Refuse a file changed since the planning: TransientError names the file."""
         for name, planned in version.items():
             if (found := _fingerprint(self.root / name)) != planned:
-                raise SourceChanged(f"{self.root / name} {_changed(planned, found)}; restore it, or {ABORT}")
+                raise SourceChanged(f"{self.root / name} {_changed(planned, found)}; {RESTORE}")
 
 
 def _fingerprint(file: Path) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import InvalidPlan, InvalidSchedule, WhyMissing
-from txbatch.core.stored_json import check_format
+from txbatch.core.stored_json import METADATA_BYTES_MAX, check_format
+from txbatch.core.stored_json import Metadata as Metadata
 
 if TYPE_CHECKING:
     from txbatch.core.batch.loaded import Loaded
@@ -21,14 +22,10 @@ INIT_TXID = 1
 INTERVAL_KEY = "interval:"
 RESTATE_KEY = "restate:"
 ASSIGNMENT_FORMAT = 1
-# The largest plan of a spout by default; and the largest JSON in the ledger: a manifest has more about a partition than a
-# plan, but not ten times as much.
-METADATA_BYTES_MAX = 1_000_000
+# The largest JSON in the ledger: a manifest has more about a partition than a plan, but not ten times as much.
 STORED_BYTES_MAX = 100_000_000
 # How many batches are asked for at once: the pieces of an interval.
 INTERVALS_MAX = 20_000
-# JSON, planned by a coordinator and read by an emitter.
-Metadata = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -136,7 +133,8 @@ class Batch:
     """A row of the ledger, as of the time of reading: a txid with metadata, which are the stored plan.
 
     `position` is the batch's own txid, or the restated one. A committed batch counts until replaced by a restate,
-    `replaced_by`.
+    `replaced_by`. An aborted batch is `abandoned` if another run aborted the batch because no live run looked after the
+    batch (R6): the batch's own run plans the records again.
     """
 
     topology: str
@@ -157,6 +155,7 @@ class Batch:
     reason: str | None = None
     requested_by: str | None = None
     records: int | None = None  # of a committed batch
+    abandoned: bool = False
 
     def __post_init__(self) -> None:
         if not self.position:

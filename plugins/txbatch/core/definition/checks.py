@@ -82,13 +82,13 @@ def _has_apart(topology: Topology, known: StoredTopology) -> bool:
 
 
 def way_out(topology: str, *, apart: bool) -> str:
-    """Return the ways out of a changed definition. If `apart`, a state is in another database, and a rebuild is no way out."""
-    rebuild = (
-        f'or `txbatch rebuild {topology} --why "..."`, to count all batches again by the new definition, while reports go '
-        "on; "
-    )
+    """Return the first way out of a changed definition; the page of SchemaMismatch has them all.
+
+    If `apart`, a state is in another database, and a rebuild is no way out.
+    """
+    if apart:
+        return "Put the old definition back; or define another topology, with states of other names"
     return (
-        f"Put the old definition back; {'' if apart else rebuild}or define another topology, with states of other names: the new "
-        f"topology counts all records that the source still has; or `txbatch drop {topology}` and run {topology} again: "
-        "reports are empty until all records that the source still has are counted"
+        f'Put the old definition back; or `txbatch rebuild {topology} --why "..."`, to count all batches again by the new '
+        "definition, while reports go on"
     )

@@ -182,7 +182,7 @@ def steps_of(found: Sequence[Redefinition]) -> list[Step]:
 
 
 def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -> str:
-    """Return the ways out of changes, in words; `way_out` is the text for changes that need a rebuild."""
+    """Return the first way out of changes, in words; `way_out` is the text for changes that need a rebuild."""
     kinds = {
         kind: [each.what for each in found if how(each) == kind] for kind in ("in place", "from now on", "rebuild")
     }

@@ -6,6 +6,8 @@ Read `base` first, then by area: `job`, `records`, `batches`, `corrections`, `su
 from txbatch.core.errors.base import (
     ABORT,
     REFUSED,
+    RESTORE,
+    RUN_AGAIN,
     DefinitionError,
     OutcomeUnknown,
     TerminalError,
@@ -135,6 +137,8 @@ from txbatch.core.errors.surroundings import (
 __all__ = [
     "ABORT",
     "REFUSED",
+    "RESTORE",
+    "RUN_AGAIN",
     "AlreadyCommitted",
     "AmbiguousFiles",
     "BadFunction",

@@ -10,12 +10,16 @@ from typing import ClassVar
 
 from txbatch.core.text import LENGTH_MAX, one_line, safe_lines, text_of
 
-# The way on if the plan of a batch names a file that has changed since.
+# The last way on if the plan of a batch names a file that has changed since.
 ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan reads the file as it is"
+# The ways on from a file that has changed since it was planned, and when which.
+RESTORE = f"restore it, and the retry reads it; or, if the file is right now, {ABORT}"
+# The way on once a bad file is mended: the plan holds for the mended file, unless the length differs.
+RUN_AGAIN = "run again; only if the length of a file has changed, abort the batch"
 # The way on if a state rejects a record, which no quarantine takes.
 REFUSED = (
     "filter such records out in the job, or let a function raise for them and quarantine them, or mend the source, then "
-    f"{ABORT}"
+    f"{RUN_AGAIN}"
 )
 _CODED = re.compile(r"\bTX\d{3} \((?:no retry helps|try again|outcome unknown)\): ")
 

@@ -5,9 +5,10 @@ restated, never aborted (R17).
 
 >>> of_open(f"a.csv is gone; restore it, or {ABORT}", "shop", 3).removesuffix(": the next plan reads the file as it is")
 'a.csv is gone; restore it, or abort the batch (`txbatch abort shop 3 --why "..."`) and run again'
->>> of_committed(f"a.csv had 5 bytes when it was planned, now 4; restore it, or {ABORT}. Write files whole")
+>>> from txbatch.core.errors import RESTORE
+>>> of_committed(f"a.csv had 5 bytes when it was planned, now 4; {RESTORE}. Write files whole")
 'a.csv had 5 bytes when it was planned, now 4'
->>> of_committed(f"line 7: a quote is not closed; mend the file, then {ABORT}")
+>>> of_committed(f"line 7: a quote is not closed; mend the file, then {RUN_AGAIN}")
 'line 7: a quote is not closed; mend the file'
 """
 
@@ -15,12 +16,11 @@ from __future__ import annotations
 
 import re
 
-from txbatch.core.errors import ABORT
+from txbatch.core.errors import ABORT, RUN_AGAIN
 
 (_UNNAMED,) = re.findall("`.*`", ABORT)
-_REST = ABORT.partition(_UNNAMED)[2]
-_RESTORE = re.compile(r"[;:] restore (?:it|them), or abort the batch.*", re.DOTALL)
-_MEND = re.compile(rf", (?:or|then) abort the batch(?: \(`[^`]*`{re.escape(_REST)})?")
+_RESTORE = re.compile(r"[;:] restore (?:it|them), (?:or|and [^`]+) abort the batch.*", re.DOTALL)
+_MEND = re.compile(rf", (?:then {re.escape(RUN_AGAIN)}|or abort the batch)")
 
 
 def of_open(message: str, topology: str, txid: int) -> str:

@@ -100,15 +100,15 @@ def asks_definition(topology: Topology, batch: Batch, stored: str | None) -> boo
     return batch.kind is BatchKind.RESTATE or quarantines or definition_digest(topology) != stored
 
 
-def decide_commit(topology: Topology, named: Batch, facts: CommitFacts) -> CommitPlan | Committed:
+def decide_commit(topology: Topology, committing: Batch, facts: CommitFacts) -> CommitPlan | Committed:
     """Return how to commit a batch, or the outcome if the batch is committed already.
 
-    `named` names the attempt with the loaded partials: a newer attempt may have begun since. Raise StaleAttempt (R5),
+    `committing` names the attempt with the loaded partials: a newer attempt may have begun since. Raise StaleAttempt (R5),
     NotItsTurn, BrokenChain (R6), Incomplete (R7), SchemaMismatch (R23), CannotRestate (R17).
     """
     batch, manifest = facts.batch, facts.manifest
     order = facts.open_before, facts.last_committed, facts.offsets
-    if not decisions.check_commit(batch, named, *order):
+    if not decisions.check_commit(batch, committing, *order):
         return Committed(batch, applied=False)
     if manifest is None:  # no emitted batch is without: a new attempt makes the batch planned again
         raise NotEmitted(

@@ -80,7 +80,7 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
             return batch
 
 
-def plan_many(
+def initialize_many(
     ledger: Ledger,
     topology: Topology,
     runs: Sequence[Run],

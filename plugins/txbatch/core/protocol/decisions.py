@@ -36,8 +36,6 @@ from txbatch.core.errors import (
 from txbatch.core.protocol.fence import check_fence
 from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
 
-_ABANDONED = "abandoned by "
-
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -202,29 +200,23 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
         yield each
 
 
-def abandoned(batch: Batch, found_by: Run) -> str:
+def why_abandoned(batch: Batch, found_by: Run) -> str:
     """Return the reason with which a run aborts a batch that nobody looks after."""
-    return f"{_ABANDONED}{batch.lease_run}; {found_by.name} found it so"
-
-
-def was_abandoned(batch: Batch) -> bool:
-    """True if a batch was aborted because nobody looked after the batch: the batch's own run plans its records again."""
-    why = (batch.reason or "").rpartition("; aborted: ")[2]  # behind the reason of a restate
-    return batch.status is BatchStatus.ABORTED and why.startswith(_ABANDONED)
+    return f"abandoned by {batch.lease_run}; {found_by.name} found it so"
 
 
 def check_commit(
-    batch: Batch, loaded: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
+    batch: Batch, committing: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
 ) -> bool:
     """Return whether to apply the batch; False if the batch is committed already.
 
-    `loaded` names the attempt with the loaded partials; a newer attempt may have begun since. `open_before` is the lowest
+    `committing` names the attempt with the loaded partials; a newer attempt may have begun since. `open_before` is the lowest
     open txid below the batch, `last_committed` the highest committed txid that is no restate. Raise StaleAttempt (R5),
     NotItsTurn, BrokenChain (R6).
     """
     if batch.status is BatchStatus.COMMITTED:
         return False
-    check_fence(batch, loaded.attempt, loaded.token)
+    check_fence(batch, committing.attempt, committing.token)
     if batch.status is not BatchStatus.EMITTED:
         raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
     if open_before is not None:

@@ -13,9 +13,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING
 
 from txbatch.core.records.sql import spark_text
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 MICROS = timedelta(microseconds=1)
 DAY_MICROS = timedelta(days=1) // MICROS
@@ -36,12 +39,21 @@ def zone_named(given: object) -> str:
 
     Short names are refused: PostgreSQL takes CET for an offset, Spark for a zone.
     """
+    from zoneinfo import ZoneInfoNotFoundError  # most jobs name no zone
+
     try:
         if not isinstance(given, str) or ("/" not in given and given != "UTC") or given.startswith(_NOT_NAMES):
             raise ValueError
-        return ZoneInfo(given).key
+        return _zone(given).key
     except (ValueError, OSError, ZoneInfoNotFoundError):
         raise ValueError("must be 'UTC' or the name of a zone, such as 'Europe/Berlin'") from None
+
+
+@cache
+def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(name)
 
 
 def micros_of(time: datetime) -> int:
@@ -113,7 +125,7 @@ class LocalDates(Cut):
 
     def start(self, number: int) -> int:
         midnight = self._first_day(number) * DAY_MICROS
-        local = time_of(_within(midnight)).replace(tzinfo=ZoneInfo(self.zone))
+        local = time_of(_within(midnight)).replace(tzinfo=_zone(self.zone))
         return midnight - _micros(local.utcoffset())
 
     def number_spark(self, time: str) -> str:
@@ -140,7 +152,7 @@ class LocalDates(Cut):
         return f"CASE WHEN {first} AT TIME ZONE {zone} = {midnight} THEN LEAST({first}, {second}) ELSE {second} END"
 
     def _offset(self, micros: int) -> int:
-        return _micros(time_of(_within(micros)).astimezone(ZoneInfo(self.zone)).utcoffset())
+        return _micros(time_of(_within(micros)).astimezone(_zone(self.zone)).utcoffset())
 
     def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
         """Return SQL of PostgreSQL for the first day of the span that begins on a day: no month is skipped."""

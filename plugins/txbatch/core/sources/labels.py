@@ -13,8 +13,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from txbatch.core.batch.transaction import Metadata
+if TYPE_CHECKING:
+    from txbatch.core.batch.transaction import Metadata
 
 
 def labelled(plans: Sequence[Metadata]) -> Metadata:

@@ -10,15 +10,17 @@ from enum import StrEnum
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
-from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption, PartitionUnreadable
 from txbatch.core.records.sql import spark_text
 from txbatch.core.sources.labels import partitions_of
 from txbatch.core.sources.partition_checks import check_range, checked_names, missing_of
+from txbatch.core.stored_json import METADATA_BYTES_MAX
+from txbatch.core.stored_json import Metadata as Metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from txbatch.core.batch.transaction import TransactionAttempt
 
 # The column by which a partitioned spout's DataFrame says which partition a record came from.
 PARTITION_COLUMN = "_txbatch_partition"
@@ -247,11 +249,8 @@ class PartitionedSpout(Emitter, Spout):
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return all records of a batch, with the partition in `PARTITION_COLUMN`. Override to read partitions in one scan."""
-        ranges: Mapping[str, Metadata] = metadata["partitions"]
-        named = partitions_of(metadata)
-        return union(
-            {label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges.items()}
-        )
+        named, ranges = partitions_of(metadata), metadata["partitions"].items()
+        return union({label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges})
 
     @property
     def leaves_out(self) -> bool:
@@ -382,6 +381,8 @@ class PartitionedCoordinator(BatchCoordinator):
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
         """Ask the spout for the range after a partition's last range; None for nothing new."""
+        from txbatch.core.batch.transaction import TransactionAttempt  # no definition needs it
+
         return self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
 
     def _next_range(self, txid: int, partition: str) -> Metadata | None:

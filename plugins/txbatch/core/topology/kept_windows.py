@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.aggregates.aggregator import Count
-from txbatch.core.batch.transaction import Batch, Interval, Metadata
 from txbatch.core.errors import InvalidRetention, WindowsGone
 from txbatch.core.records.time_buckets import time_of
 from txbatch.core.state.keep import Keep
@@ -19,6 +18,7 @@ from txbatch.core.windows.window import Window, lasting
 
 if TYPE_CHECKING:
     from txbatch.core.batch.plan import BatchPlan
+    from txbatch.core.batch.transaction import Batch, Interval, Metadata
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 # How a kind of window is told from other kinds as it is stored: by what it alone has.

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
-from txbatch.core.batch.transaction import Metadata
 from txbatch.core.errors import (
     BadKey,
     InvalidArgument,
@@ -23,6 +22,7 @@ from txbatch.core.text import RECORD_MAX, one_line
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from txbatch.core.batch.transaction import Metadata
     from txbatch.core.records.declared import Fields
 
 # Of a key that is refused, so many characters are told.

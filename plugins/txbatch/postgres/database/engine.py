@@ -243,7 +243,10 @@ def _not_there(message: str) -> TxbatchError:
             f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
             "`txbatch drop` the topology and run it again from the start"
         )
-    return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
+    return NotMigrated(
+        f"the database lacks a table of the ledger ({message}): see whether it is the database that you mean; if it is, run "
+        "`txbatch migrate`"
+    )
 
 
 def _not_allowed(error: object, message: str, warehouse: str | None) -> PermissionDenied:
@@ -274,6 +277,12 @@ def _role(error: object) -> str:
     if connection is None or connection.closed:
         return "this role"
     return f"role {connection.info.user!r}"
+
+
+def place(connection: Connection) -> str:
+    """Describe where a connection leads: the database, the server and the role, and no password."""
+    info: Any = getattr(connection.connection.dbapi_connection, "info", None)
+    return f"database {info.dbname!r} at {info.host or 'localhost'}:{info.port}, asked as {info.user!r},"
 
 
 def check_server(connection: Connection) -> None:

@@ -16,7 +16,7 @@ from txbatch.core.errors import (
     PermissionDenied,
 )
 from txbatch.core.text import one_line
-from txbatch.postgres.database.engine import check_server, granted_by, transaction
+from txbatch.postgres.database.engine import check_server, granted_by, place, transaction
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.queries import query, sql_root
 
@@ -98,7 +98,8 @@ def apply(engine: Engine, roles: Roles, *, quarantine: bool = False) -> None:
         _check(connection, roles, (roles.owner, roles.writer))
         if not connection.execute(query("has_ledger")).scalar_one():
             raise NotMigrated(
-                f"the database has no ledger yet: run `txbatch migrate` as {roles.owner!r}, then `txbatch grants` again"
+                f"{place(connection)} has no ledger yet: see whether it is the database that you mean; if it is, run "
+                f"`txbatch migrate` as {roles.owner!r}, then `txbatch grants` again"
             )
         _run(connection, ledger_sql(roles, quarantine=quarantine))
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from txbatch.core.errors import NotMigrated, SchemaMismatch
 from txbatch.core.state.state import REPORTS
 from txbatch.core.text import list_numbers
-from txbatch.postgres.database.engine import check_server, transaction, unless_made
+from txbatch.postgres.database.engine import check_server, place, transaction, unless_made
 from txbatch.postgres.database.queries import query, sql_root
 
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -82,6 +82,11 @@ def check_migrated(engine: Engine) -> None:
     """Raise NotMigrated if the database lacks a migration of the installed version, or has an unknown migration."""
     with transaction(engine) as connection:
         check_server(connection)
+        if not connection.execute(query("has_ledger")).scalar_one():
+            raise NotMigrated(
+                f"{place(connection)} has no ledger: see whether it is the database that you mean, by TXBATCH_DATABASE_URL or "
+                "Airflow's connection; if it is, run `txbatch migrate` as the owner"
+            )
         applied, known = _applied(connection), {migration.number for migration in migrations()}
     if known - applied:
         raise NotMigrated(f"the database lacks {list_numbers('migration', known - applied)}: run `txbatch migrate`")

@@ -15,7 +15,15 @@ from sqlalchemy.exc import DataError
 from txbatch.core.aggregates.merge import merge_named
 from txbatch.core.corrections.verify import TOLERANCE
 from txbatch.core.definition.job_rules import Jobs, defined, no_jobs, python_rule
-from txbatch.core.errors import CannotAsk, InvalidKey, PastNotKept, TerminalError, UnknownName, error_of
+from txbatch.core.errors import (
+    CannotAsk,
+    InvalidKey,
+    PastNotKept,
+    PastStillOpen,
+    TerminalError,
+    UnknownName,
+    error_of,
+)
 from txbatch.core.state.state import changes_name, versions_name
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -76,6 +84,10 @@ class HistoryReader(LedgerReader):
 
         Raise TerminalError if the txid is not committed, or was folded.
         """
+        with self._naming_nearest(state, txid):
+            return self._as_of(state, txid, keys, corrected=corrected, limit=limit)
+
+    def _as_of(self, state: str, txid: int, keys: Sequence[Key], *, corrected: bool, limit: int | None) -> Rows:
         stored, generation, known = self._dated(state), CURRENT, "report.known_at("
         if not corrected and (before := self._before(state, txid)) is not None:
             stored, generation = {**stored, "columns": before["columns"]}, past(before["rebuild"])
@@ -172,6 +184,17 @@ class HistoryReader(LedgerReader):
                 f"state {state!r} was made by an earlier version; its past can be asked once its job has run again"
             )
         return stored
+
+    @contextmanager
+    def _naming_nearest(self, state: str, txid: int) -> Iterator[None]:
+        """Context manager. Add to an error about the past the nearest txid that the state can be asked as of, if any."""
+        try:
+            yield
+        except (PastNotKept, PastStillOpen) as error:
+            for askable in self._rows("askable", state=state):
+                if askable["first"] <= askable["last"]:
+                    error.about = {"state": state, "txid": min(max(txid, askable["first"]), askable["last"])}
+            raise
 
     def _own(self, stored: Mapping[str, Any]) -> PersistentAggregate | None:
         """Return the job's definition of a state if the job's Python merges values; otherwise None.

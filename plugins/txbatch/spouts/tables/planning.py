@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.errors import RowsDiffer
@@ -56,6 +57,52 @@ class Look:
 
     def _count(self, found: Sequence[str]) -> int:
         return int(self.session.row(counted(self._name, found))[0])
+
+
+Looked = TypeVar("Looked", bound=Look)
+
+
+class KeptLook(Generic[Looked]):
+    """The look of a coordinator at its server: made once a plan asks for the look, and kept for this plan alone, or for all plans
+    of `one_look`.
+    """
+
+    def __init__(
+        self, session: Callable[[], AbstractContextManager[Session]], look: Callable[[Session], Looked]
+    ) -> None:
+        self._session, self._look = session, look
+        self._open, self._made, self._keeps = ExitStack(), list[Looked](), False
+
+    @property
+    def now(self) -> Looked:
+        """The look. Raise the errors of `Look` if none is made yet."""
+        if not self._made:
+            self._made.append(self._look(self._open.enter_context(self._session())))
+        return self._made[0]
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. Keep the look for all plans of the block."""
+        self._keeps = True
+        try:
+            yield
+        finally:
+            self._keeps = False
+            self.close()
+
+    @contextmanager
+    def one_plan(self) -> Iterator[None]:
+        """Context manager. End the look with the block, unless other plans need the look."""
+        try:
+            yield
+        finally:
+            if not self._keeps:
+                self.close()
+
+    def close(self) -> None:
+        """End the look."""
+        self._made.clear()
+        self._open.close()
 
 
 class Planner(Look):
