@@ -159,6 +159,31 @@ def test_a_promoted_standby_is_refused_until_somebody_accepts_it(
         standby.kill()
 
 
+def test_an_idle_server_at_a_new_segment_is_flushed(
+    shop: Shop, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `archive_timeout` leaves a server: behind the flushed log is the header of a page, and no record."""
+    shop.insert(1)
+    assert shop.take() == [1]
+    assert shop.take() is None
+    server.ask("SELECT pg_switch_wal()")
+    behind = "SELECT pg_current_wal_insert_lsn() - pg_current_wal_flush_lsn()"
+    assert server.ask(behind) == [(40,)]
+    monkeypatch.setattr(planned_by, "_PUSH_SECONDS", 60)
+    monkeypatch.setattr(planned_by, "FLUSH_SECONDS", 1)
+    assert shop.take() is None
+
+
+def test_what_reading_itself_writes_to_the_log_is_flushed(
+    shop: Shop, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first reader of new rows marks them in their pages: that is in the log, and flushed with the next commit alone."""
+    monkeypatch.setattr(planned_by, "FLUSH_SECONDS", 5)
+    shop.insert(1)
+    server.ask("CHECKPOINT")
+    assert shop.take() == [1]
+
+
 @pytest.mark.whole
 def test_a_copy_put_back_is_behind_or_has_other_rows(shop: Shop, server: Server, tmp_path: Path) -> None:
     """The same system and timeline: only what was counted tells."""

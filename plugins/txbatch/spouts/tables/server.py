@@ -14,6 +14,10 @@ from txbatch.spouts.tables.connection import Session
 # Beside asynchronous commits a flush takes 0.2 s; a server that does not flush for so long has other troubles.
 FLUSH_SECONDS = 30
 _FLUSH_AGAIN_SECONDS = 0.02
+# Readers write to the log, too: they mark rows in pages. A server flushes that with the next commit, which may be hours
+# away: after so long the session commits a transaction that has a number and changes nothing.
+_PUSH_SECONDS = 1
+_NUMBERED = "SELECT pg_current_xact_id()::text"
 # The snapshot is taken before the position: what had ended in the snapshot has its end in the log before the position.
 _SERVER = """
 SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system())::text,
@@ -31,7 +35,13 @@ SYSTEM = """
 SELECT (SELECT system_identifier FROM pg_control_system())::text,
        (SELECT oid::bigint FROM pg_database WHERE datname = current_database())
 """
-_FLUSHED = "SELECT pg_is_in_recovery() OR pg_current_wal_flush_lsn() >= %s::pg_lsn"
+# At the start of a page or of a segment, the header of the page is all that is behind the flushed log until somebody writes.
+_FLUSHED = """
+SELECT pg_is_in_recovery() OR (
+  SELECT flushed >= wanted OR (at %% current_setting('wal_block_size')::numeric = 0 AND wanted - flushed =
+         CASE WHEN at %% pg_size_bytes(current_setting('wal_segment_size')) = 0 THEN 40 ELSE 24 END)
+    FROM (SELECT %s::pg_lsn AS wanted, pg_current_wal_flush_lsn() AS flushed) l, LATERAL (SELECT flushed - '0/0'::pg_lsn AS at) f)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,12 @@ def look(session: Session, sleep: Callable[[float], None] = time.sleep) -> Serve
     if standby:
         return Server(system, timeline, database, started, horizon(int(xmin)), int(xmax))
     until = time.monotonic() + FLUSH_SECONDS
+    push = until - FLUSH_SECONDS + _PUSH_SECONDS
     while not session.row(_FLUSHED, position)[0]:
+        if time.monotonic() > push:
+            session.rows(_NUMBERED)
+            session.renew()
+            push = until
         if time.monotonic() > until:
             raise PartitionUnreadable(
                 f"{session.of}: its server has not flushed its log for {FLUSH_SECONDS} s; try again"
