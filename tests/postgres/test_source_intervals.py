@@ -185,6 +185,18 @@ def test_a_row_may_not_have_no_time(sales: Sales) -> None:
         sales.plan(day(0))
 
 
+def test_a_row_without_a_time_is_told_where_the_constraint_was_not_validated(sales: Sales) -> None:
+    """PostgreSQL 18 has constraints that hold for new rows alone."""
+    ((version,),) = sales.shop.ask("SELECT current_setting('server_version_num')::int")
+    if version < 180000:
+        pytest.skip("the server has no such constraint")
+    sales.shop.ask("ALTER TABLE shop.sale ALTER sold_at DROP NOT NULL")
+    sales.shop.ask("INSERT INTO shop.sale (id) VALUES (1)")
+    sales.shop.ask("ALTER TABLE shop.sale ADD CONSTRAINT timed NOT NULL sold_at NOT VALID")
+    with pytest.raises(BadRecord, match="null is the sold_at of a row"):
+        sales.plan(day(0))
+
+
 def test_a_table_that_is_not_prepared_or_not_to_be_read_is_refused(sales: Sales) -> None:
     sales.shop.ask("DROP TRIGGER txbatch_xact_insert ON shop.sale")
     with pytest.raises(SourceUnfit, match="no trigger guards xact"):

@@ -65,9 +65,12 @@ class TimeColumn:
         return f"{found} AND {name} >= {local[0]} - {_CLOCKS} AND {name} < {local[1]} + {_CLOCKS}"
 
     def outside(self, low: datetime, high: datetime) -> str:
-        """Return the condition of rows with a time before one moment, or not before another; by the column alone."""
+        """Return the condition of rows without a time, before one moment, or not before another; by the column alone.
+
+        A constraint NOT NULL that is not valid, of PostgreSQL 18, holds for new rows alone.
+        """
         name = quoted(self.column.name)
-        return f"{name} < {self._local(low)} OR {name} >= {self._local(high)}"
+        return f"{name} < {self._local(low)} OR {name} >= {self._local(high)} OR {name} IS NULL"
 
     def _local(self, moment: datetime) -> str:
         bound = self._bound(moment.isoformat())
@@ -162,6 +165,6 @@ class IntervalPlanner(Look):
         if found:
             first, last = self.wanted.plausible
             raise BadRecord(
-                f"{self.session.of}: {found[0][0]} is the {self.wanted.time} of a row, not between {first} and {last}; mend the "
-                "row, or say plausible= of the spout"
+                f"{self.session.of}: {found[0][0] or 'null'} is the {self.wanted.time} of a row, not between {first} and {last}; "
+                "mend the row, or say plausible= of the spout"
             )
