@@ -320,6 +320,18 @@ def test_a_value_is_read_as_it_is(shop: Shop, type_: str, field: str, literal: s
     assert sorted(str(row["v"]) for row in shop.read(shop.plan())) == sorted(["None", str(value), "None"])
 
 
+def test_a_text_that_begins_with_a_byte_order_mark_is_read_as_it_is(shop: Shop) -> None:
+    shop.ask("INSERT INTO shop.sale VALUES (1, U&'\\FEFFa', 1), (2, U&'\\FEFF', 1)")
+    shop.fields = "shop string"
+    assert [row["shop"] for row in shop.read(shop.plan())] == ["\ufeffa", "\ufeff"]
+    shop.ask(
+        "ALTER TABLE shop.sale ADD COLUMN v date; INSERT INTO shop.sale (id, shop, v) VALUES (3, U&'\\FEFFb', 'infinity')"
+    )
+    shop.fields = "shop string, v date"
+    with pytest.raises(BadRecord, match="v: 'infinity' is no date"):
+        shop.read(shop.plan())
+
+
 def test_no_number_is_a_number_of_doubles(shop: Shop) -> None:
     shop.ask("ALTER TABLE shop.sale ADD COLUMN v double precision; INSERT INTO shop.sale (id, v) VALUES (1, 'NaN')")
     shop.fields = "v double"

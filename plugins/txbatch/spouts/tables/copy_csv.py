@@ -25,6 +25,8 @@ CHUNK_BYTES = 4_000_000
 _CHUNKS_AHEAD = 2
 _WAIT_SECONDS = 1.0
 _SHOWN_MAX = 100
+# Before the rows, as Arrow takes a mark that is there for no part of the first value.
+_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +185,8 @@ def _csv(data: bytes, names: Sequence[str], types: Sequence[Any]) -> list[pa.Arr
     from pyarrow import csv
 
     table = csv.read_csv(
-        pa.BufferReader(data),
-        csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(data) + 1),
+        pa.BufferReader(_MARK + data),
+        csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(_MARK) + len(data) + 1),
         # A row of a single null is an empty line.
         csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         csv.ConvertOptions(
