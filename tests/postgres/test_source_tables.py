@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from source_tables import FIELDS, READ, TABLE, VARIABLE, Shop, role, shop_in, transaction
 
-from txbatch.core.errors import PartitionUnreadable
+from txbatch.core.errors import PartitionUnreadable, SourceUnfit
 from txbatch.settings import source_url
 from txbatch.spouts.tables import connection
 from txbatch.spouts.tables.copy_csv import Copy
@@ -168,3 +168,17 @@ def test_many_rows_are_read_by_blocks(shop: Shop, monkeypatch: pytest.MonkeyPatc
         ranges = shop.plan(max_rows=1000)
         assert len(shop.read(ranges, cores=4)) == size
     assert shop.fields == FIELDS
+
+
+@pytest.mark.parametrize("changed", ["shop, id", None])
+def test_a_key_that_changes_while_rows_from_before_are_read_is_refused(
+    databases: Databases, changed: str | None
+) -> None:
+    """A range of another key would have other rows."""
+    with shop_in(databases("shop"), before=range(10)) as shop:
+        assert shop.take(max_rows=4) == [0, 1, 2, 3]
+        shop.ask("ALTER TABLE shop.sale DROP CONSTRAINT sale_pkey")
+        if changed is not None:
+            shop.ask(f"ALTER TABLE shop.sale ADD PRIMARY KEY ({changed})")
+        with pytest.raises(SourceUnfit, match=r"rows from before are read by the primary key \(id bigint\)"):
+            shop.take(max_rows=4)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import RowsDiffer, SourceChanged
+from txbatch.core.errors import RowsDiffer, SourceChanged, SourceUnfit
 from txbatch.core.records.fields import Field
 from txbatch.core.sources.snapshots import FIRST, Snapshot, both, until
 from txbatch.spouts.tables import description, server
@@ -101,6 +101,12 @@ class Planner(Look):
         if last is None and not self.session.rows(f"SELECT FROM {self._name} WHERE xact = '{xact}'::xid8 LIMIT 1"):
             return None
         key, start = self.table.key, last["end"] if last else None
+        if last is not None and [list(each) for each in key] != [list(each) for each in last["key"]]:
+            was, now = (", ".join(map(" ".join, each)) or "none" for each in (last["key"], key))
+            raise SourceUnfit(
+                f"{self.session.of}: its rows from before are read by the primary key ({was}), and its key is another one now "
+                f"({now}): put the key back, or read the table in a new topology"
+            )
         # Qualified: a bare name would be the text's, and texts are in another order than numbers.
         columns = ", ".join(f"t.{quoted(name)}" for name, _ in key)
         texts = ", ".join(f"{quoted(name)}::text" for name, _ in key)
