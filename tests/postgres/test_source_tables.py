@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from source_tables import FIELDS, READ, TABLE, VARIABLE, Shop, role, shop_in, transaction
 
+from txbatch import OpaquePostgresSpout, PostgresSpout
 from txbatch.core.errors import PartitionUnreadable, SourceUnfit
 from txbatch.settings import source_url
 from txbatch.spouts.tables import connection
@@ -182,3 +183,17 @@ def test_a_key_that_changes_while_rows_from_before_are_read_is_refused(
             shop.ask(f"ALTER TABLE shop.sale ADD PRIMARY KEY ({changed})")
         with pytest.raises(SourceUnfit, match=r"rows from before are read by the primary key \(id bigint\)"):
             shop.take(max_rows=4)
+
+
+@pytest.mark.parametrize("of", [PostgresSpout, OpaquePostgresSpout])
+def test_rows_with_numbers_of_another_server_are_refused(databases: Databases, of: type[PostgresSpout]) -> None:
+    """As a dump that was put back has them: no batch would have the rows until the server has come so far."""
+    with shop_in(databases("shop"), of=of) as shop:
+        shop.insert(1)
+        shop.ask("ALTER TABLE shop.sale DISABLE TRIGGER ALL")
+        shop.ask("INSERT INTO shop.sale VALUES (2, 's', 1, '5000000000000')")
+        shop.ask("DROP TRIGGER txbatch_xact_insert ON shop.sale; DROP TRIGGER txbatch_xact_update ON shop.sale")
+        shop.ask("DROP TRIGGER IF EXISTS txbatch_xact_change ON shop.sale")
+        shop.prepare()
+        with pytest.raises(SourceUnfit, match="a row has transaction 5000000000000, which this server has not begun"):
+            shop.take()

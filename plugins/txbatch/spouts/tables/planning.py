@@ -49,6 +49,17 @@ class Look:
         self.leaves = description.leaves(session, self.table)
         self.server: Server = server.look(session)
         self._name, self._changing = sql_name(table), changing
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """Refuse rows with numbers that the server has not given: no batch would have them until the server has come so far."""
+        ahead = "xact >= pg_snapshot_xmax(pg_current_snapshot())"
+        if found := self.session.rows(f"SELECT xact::text FROM {self._name} WHERE {ahead} LIMIT 1"):
+            raise SourceUnfit(
+                f"{self.session.of}: a row has transaction {found[0][0]}, which this server has not begun: the rows have numbers of "
+                "another server, as a dump that was put back has them. DROP COLUMN xact, prepare the table again, and read the table "
+                "in a new topology"
+            )
 
     def _counted(self, records: int) -> dict[str, Any]:
         """Return the number of rows, of rows that change only about so many; and the server's history."""

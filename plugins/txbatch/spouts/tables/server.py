@@ -96,9 +96,14 @@ def check(of: str, server: Server, table: int, range_: Mapping[str, Any], accept
     """Raise OtherHistory if a range was planned in another history, SourceBehind if the server lacks its transactions."""
     then, now = range_["history"], server.history(table)
     if then[:4] != now[:4] and token(now) not in accept:
+        only = (
+            "is a physical copy, or was upgraded by pg_upgrade, and has all that was counted,"
+            if then[0] != now[0]
+            else "has all that was counted,"
+        )
         raise OtherHistory(
             f"{of} is {_other(then, now)} what was counted ({token(then)}, now {token(now)}): read it with a new topology; or, "
-            f"if it has all that was counted, give the spout accept={token(now)!r}"
+            f"if it {only} give the spout accept={token(now)!r}"
         )
     needed = int(range_["xact"]) + 1 if "key" in range_ else Snapshot.parse(range_["end"]).xmax
     if server.xmax < needed:
