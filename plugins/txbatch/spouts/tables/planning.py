@@ -56,9 +56,9 @@ class Look:
         ahead = "xact >= pg_snapshot_xmax(pg_current_snapshot())"
         if found := self.session.rows(f"SELECT xact::text FROM {self._name} WHERE {ahead} LIMIT 1"):
             raise SourceUnfit(
-                f"{self.session.of}: a row has transaction {found[0][0]}, which this server has not begun: the rows have numbers of "
-                "another server, as a dump that was put back has them. DROP COLUMN xact, prepare the table again, and read the table "
-                "in a new topology"
+                f"{self.session.of}: a row has transaction {found[0][0]}, which this server has not begun: the rows have numbers "
+                "of another server, as a dump that was put back has them. DROP COLUMN xact, prepare the table again, and read "
+                "the table in a new topology"
             )
 
     def _counted(self, records: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zoneinfo
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 ROW_BYTES = 100
 
 
+def _names_zone(timezone: str) -> bool:
+    """Return False for an offset: PostgreSQL and most people count its sign the other way round."""
+    return re.search(r"\d", timezone) is None or timezone in zoneinfo.available_timezones()
+
+
 class ReadsTable:
     """A part of the spouts of a table: the table of a source, its fields, and the rows by tasks of Spark."""
 
@@ -47,6 +54,11 @@ class ReadsTable:
         if not (schema and name) or "\0" in name + schema:
             raise InvalidOption(
                 f"{type(self).__name__}: {table!r} is no table; write schema and table, such as 'shop.sale'"
+            )
+        if timezone is not None and not _names_zone(timezone):
+            raise InvalidOption(
+                f"{type(self).__name__}: timezone={timezone!r} is no name of a time zone, and PostgreSQL takes UTC+2 for two "
+                "hours west of UTC; write a name such as 'Europe/Oslo', or 'Etc/GMT-2' for two hours east"
             )
         parse_fields(self.fields)
 
