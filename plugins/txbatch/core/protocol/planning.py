@@ -157,7 +157,8 @@ def _again(
     match planned:
         case Ranges():
             return _ranges_again(stream, restate.ranges_again(stream.name, planned, version), asked)
-        case OfInterval(_, interval):
+        case OfInterval(before, interval):
+            stream.spout.check_again(before)
             of = Interval(*map(datetime.fromisoformat, interval))
             as_then = Run("restate", interval=of, parameters=version.first.plan.parameters)
             anew = _plan_stream(stream, head, None, as_then, by)

@@ -161,6 +161,12 @@ class Spout(ABC):
         """Return the parts of a plan that are missing now, or that `again`, a plan of the same interval, was made without."""
         return self.gone(before)
 
+    def check_again(self, before: Metadata) -> None:
+        """Raise an error if an interval may not be planned again: the source is another one, or behind what `before` read.
+
+        Called of a source read by time, before the interval is planned again.
+        """
+
     def check_plan(self, metadata: Metadata) -> None:
         """Raise TransientError if a plan cannot be read any more as planned, and the spout sees so without Spark.
 
