@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from servers import Server
+from source_intervals import DAY, Sales, day
+from source_intervals import TABLE as SALES
 from source_tables import TABLE, Shop, known
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import OtherHistory, RowsDiffer, SourceBehind, TxbatchError
+from txbatch.core.errors import OtherHistory, PartitionUnreadable, RowsDiffer, SourceBehind, TxbatchError
 from txbatch.spouts.tables import server as planned_by
 
 pytestmark = pytest.mark.timeout(300)
@@ -133,6 +135,36 @@ def read_on(standby: Server, server: Server) -> list[int]:
         found = [number for ids in shop.drain() for number in ids]
     OFFSETS.update(shop.offsets)
     return found
+
+
+def test_an_interval_waits_on_a_standby_for_what_the_primary_has_open(
+    server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Rows that the standby shows are not in its horizon while an older transaction is open on the primary."""
+    with known(server.url):
+        primary = Sales(Shop(server.url))
+        primary.shop.ask("DROP SCHEMA shop CASCADE")
+        primary.shop.ask(SALES.format("timestamptz"))
+        primary.shop.prepare()
+        standby = server.standby(tmp_path_factory.mktemp("b") / "b")
+    try:
+        primary.sell(DAY, 1)
+        open_ = server.connect().cursor()
+        open_.execute("BEGIN; SELECT pg_current_xact_id(); CREATE TABLE shop.other ()")
+        primary.sell(DAY, 2)
+        with known(standby.url):
+            standby.caught_up(server)
+            here = Sales(Shop(standby.url))
+            with pytest.raises(PartitionUnreadable, match="an open transaction of the primary"):
+                here.plan(day(0))
+            (empty,) = here.plan(day(5))
+            assert empty["records"] == 0
+            open_.execute("COMMIT")
+            standby.caught_up(server)
+            (plan,) = here.plan(day(0))
+            assert here.ids(plan) == [1, 2]
+    finally:
+        standby.kill()
 
 
 def test_a_promoted_standby_is_refused_until_somebody_accepts_it(

@@ -54,6 +54,7 @@ class Server:
     started: int
     snapshot: Snapshot
     xmax: int
+    standby: bool = False
 
     def history(self, table: int) -> list[Any]:
         """Return what a range keeps of the server and a table."""
@@ -67,7 +68,7 @@ def look(session: Session, sleep: Callable[[float], None] = time.sleep) -> Serve
     """
     standby, system, timeline, database, started, text, xmin, xmax, position = session.row(_SERVER)
     if standby:
-        return Server(system, timeline, database, started, horizon(int(xmin)), int(xmax))
+        return Server(system, timeline, database, started, horizon(int(xmin)), int(xmax), standby=True)
     until = time.monotonic() + FLUSH_SECONDS
     push = until - FLUSH_SECONDS + _PUSH_SECONDS
     while not session.row(_FLUSHED, position)[0]:
