@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import inf, isnan
+from threading import Thread
 from typing import Any
 
 import psycopg2
 import pytest
 from sizes import some_of
 from source_tables import READ, VARIABLE, Shop, role, shop_in, transaction
+from support import until
 
 from txbatch import PostgresSpout
 from txbatch.core.errors import (
@@ -225,6 +227,26 @@ def test_a_table_that_is_written_anew_within_the_read_is_refused(
     shop.ask(change)
     with pytest.raises(SourceChanged, match="was written anew"):
         list(copy.read(cut[1]))
+
+
+def test_a_table_that_is_written_anew_while_its_only_task_waits_is_read(shop: Shop) -> None:
+    """The rows are fixed after the wait for the lock: rows as of before are not there any more."""
+    shop.insert(1)
+    (stretch,) = shop.cut(shop.plan(), 1)
+    copy = Copy("shop", source_url("shop"), "shop.sale", shop.spout()._fields, ["id"])
+    writer = transaction(shop.url)
+    writer.cursor().execute("ALTER TABLE shop.sale ALTER amount TYPE numeric(11,2)")
+    found = list[int]()
+    task = Thread(target=lambda: found.extend(row["id"] for batch in copy.read(stretch) for row in batch.to_pylist()))
+    task.start()
+    waits = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'txbatch source' AND wait_event_type = 'Lock'"
+    )
+    until(lambda: shop.ask(waits) == [(1,)], "the task waits")
+    writer.commit()
+    writer.close()
+    task.join()
+    assert found == [1]
 
 
 def test_a_partitioned_table_is_read_leaf_by_leaf(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,9 @@ class Copy:
     def read(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a stretch. Raise SourceChanged if the leaf was written anew since the stretches were cut."""
         with reading(self.source, self.url, self.table, fixed=True) as session:
-            if stretch.filenode is not None:
+            if stretch.filenode is None:
+                session.lock(stretch.leaf)
+            else:
                 self._check_file(session, stretch)
             for rows in copied(session, stretch.query):
                 yield self.parsed(rows)
@@ -69,7 +71,7 @@ class Copy:
 
     def _check_file(self, session: Session, stretch: Stretch) -> None:
         """Lock the leaf against being written anew, and refuse another file than the one that was cut into stretches."""
-        session.rows(f"SELECT xact FROM ONLY {stretch.leaf} LIMIT 0")
+        session.lock(f"ONLY {stretch.leaf}")
         if session.row("SELECT pg_relation_filenode(%s::oid)::bigint", stretch.oid)[0] != stretch.filenode:
             raise SourceChanged(
                 f"{session.of} was written anew (TRUNCATE, CLUSTER, VACUUM FULL) while it was read; emit again"

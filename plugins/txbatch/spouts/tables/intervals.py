@@ -165,8 +165,8 @@ class IntervalPlanner(Look):
         beyond = f"{self._at.within(*plan['interval'])} AND NOT ({seen(plan['end'])})"
         if self.session.rows(f"SELECT FROM {self._name} WHERE {beyond} LIMIT 1"):
             raise PartitionUnreadable(
-                f"{self.session.of}: a standby would leave out rows from {plan['interval'][0]} to {plan['interval'][1]} because of "
-                "an open transaction of the primary; try again when it has ended, or read the primary"
+                f"{self.session.of}: a standby would leave out rows from {plan['interval'][0]} to {plan['interval'][1]} because "
+                "of an open transaction of the primary; try again when it has ended, or read the primary"
             )
 
     def _check_times(self) -> None:
