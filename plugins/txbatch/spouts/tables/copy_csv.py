@@ -16,6 +16,7 @@ from txbatch.arrow import arrow_type
 from txbatch.core.errors import BadRecord, SourceChanged
 from txbatch.core.records.fields import Field
 from txbatch.core.text import repr_of
+from txbatch.spouts.tables import server
 from txbatch.spouts.tables.connection import Session, reading
 
 if TYPE_CHECKING:
@@ -42,17 +43,24 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Copy:
-    """Reads stretches of a table. `key` are the fields by which a bad row is named. The URL may hold a password."""
+    """Reads stretches of a table. `key` are the fields by which a bad row is named. The URL may hold a password.
+
+    `place` is how far the server was from which the stretches were cut; a task may meet another one.
+    """
 
     source: str
     url: str = field(repr=False)
     table: str
     fields: Sequence[Field]
     key: Sequence[str]
+    place: tuple[str, str] | None = None
 
     def read(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a stretch. Raise SourceChanged if the leaf was written anew since the stretches were cut."""
         with reading(self.source, self.url, self.table, fixed=True) as session:
+            if self.place is not None:
+                server.wait_for(session, self.place)
+                session.renew()  # what is read is as of a moment after the wait
             if stretch.filenode is None:
                 session.lock(stretch.leaf)
             else:

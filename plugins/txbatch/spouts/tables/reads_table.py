@@ -89,6 +89,10 @@ class ReadsTable:
             server.check(session.of, now, table.oid, range_, self.accept)
         return table
 
+    def _copy(self, session: Session, key: Sequence[str]) -> Copy:
+        url = settings.source_url(self.source)
+        return Copy(self.source, url, self.table, self._fields, key, server.place(session))
+
     def _rows(
         self, spark: SparkSession, session: Session, table: description.Table, parts: Sequence[Part], *, labels: bool
     ) -> DataFrame:
@@ -96,7 +100,7 @@ class ReadsTable:
         cores = spark.sparkContext.defaultParallelism
         cut = stretches.cut(session, table, self._fields, self.timezone, parts, cores)
         key = [name for name, _ in table.key] or [self._fields[0].name]
-        copy = Copy(self.source, settings.source_url(self.source), self.table, self._fields, key)
+        copy = self._copy(session, key)
 
         def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow

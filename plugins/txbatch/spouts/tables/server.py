@@ -30,6 +30,18 @@ SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system()):
        pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text, pg_snapshot_xmax(pg_current_snapshot())::text,
        CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn()::text END
 """
+# How far a session's server has come; asked in a transaction before the rows are read.
+_PLACE = """
+SELECT (SELECT system_identifier FROM pg_control_system())::text,
+       CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
+"""
+_REACHED = """
+SELECT (SELECT system_identifier FROM pg_control_system())::text = %s AND
+       CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END >= %s::pg_lsn
+"""
+# A standby that replays is so far behind at most, where one task is told to wait for what another server had.
+_LAG_SECONDS = 10
+_LAG_AGAIN_SECONDS = 0.1
 # Which server and database.
 SYSTEM = """
 SELECT (SELECT system_identifier FROM pg_control_system())::text,
@@ -82,6 +94,24 @@ def look(session: Session, sleep: Callable[[float], None] = time.sleep) -> Serve
             )
         sleep(_FLUSH_AGAIN_SECONDS)
     return Server(system, timeline, database, started, Snapshot.parse(text), int(xmax))
+
+
+def place(session: Session) -> tuple[str, str]:
+    """Return the system of a session's server, and how far the server has come."""
+    system, position = session.row(_PLACE)
+    return system, position
+
+
+def wait_for(session: Session, asked: tuple[str, str], sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait until a session's server has what another server of the same name had. Raise SourceBehind if it stays behind."""
+    until = time.monotonic() + _LAG_SECONDS
+    while not session.row(_REACHED, *asked)[0]:
+        if time.monotonic() > until:
+            raise SourceBehind(
+                f"{session.of}: a task is at a server that lacks what the planned one had ({asked[1]}): a standby lags, or the "
+                "source leads to several servers; try again, or let the source lead to one"
+            )
+        sleep(_LAG_AGAIN_SECONDS)
 
 
 def token(history: Collection[Any]) -> str:
