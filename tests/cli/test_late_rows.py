@@ -88,6 +88,19 @@ def test_rows_that_came_late_and_rows_that_went(txbatch: Txbatch, job: str, sale
     ran(txbatch("verify", job))
 
 
+def test_another_server_counts_nothing_again(
+    txbatch: Txbatch, job: str, sales: Sales, databases: Callable[[str], str]
+) -> None:
+    """As if the source led to a copy for tests: fewer rows would take the place of what was counted."""
+    with sales_in(databases("staging")) as staging:
+        staging.sell(NOON, 3)
+        said = txbatch("restate", job, "1", "--why", "late")
+        assert said.exit_code != 0, said.output
+        assert "TX221" in said.output
+    assert counted(txbatch) == 3
+    ran(txbatch("restate", job, "1", "--why", "late"))
+
+
 def test_a_row_that_went(txbatch: Txbatch, job: str, sales: Sales) -> None:
     sales.shop.ask("DELETE FROM shop.sale WHERE id = 3")
     sales.shop.ask(f"UPDATE shop.sale SET sold_at = '{NOON}' WHERE id = 9")

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import inf, isnan
+from threading import Thread
 from typing import Any
 
 import psycopg2
 import pytest
 from sizes import some_of
 from source_tables import READ, VARIABLE, Shop, role, shop_in, transaction
+from support import until
 
 from txbatch import PostgresSpout
 from txbatch.core.errors import (
@@ -227,6 +229,26 @@ def test_a_table_that_is_written_anew_within_the_read_is_refused(
         list(copy.read(cut[1]))
 
 
+def test_a_table_that_is_written_anew_while_its_only_task_waits_is_read(shop: Shop) -> None:
+    """The rows are fixed after the wait for the lock: rows as of before are not there any more."""
+    shop.insert(1)
+    (stretch,) = shop.cut(shop.plan(), 1)
+    copy = Copy("shop", source_url("shop"), "shop.sale", shop.spout()._fields, ["id"])
+    writer = transaction(shop.url)
+    writer.cursor().execute("ALTER TABLE shop.sale ALTER amount TYPE numeric(11,2)")
+    found = list[int]()
+    task = Thread(target=lambda: found.extend(row["id"] for batch in copy.read(stretch) for row in batch.to_pylist()))
+    task.start()
+    waits = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'txbatch source' AND wait_event_type = 'Lock'"
+    )
+    until(lambda: shop.ask(waits) == [(1,)], "the task waits")
+    writer.commit()
+    writer.close()
+    task.join()
+    assert found == [1]
+
+
 def test_a_partitioned_table_is_read_leaf_by_leaf(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
     table = (
         "CREATE SCHEMA shop; CREATE TABLE shop.sale (id bigint PRIMARY KEY, shop text, amount numeric(12,2)) "
@@ -318,6 +340,18 @@ def test_a_value_is_read_as_it_is(shop: Shop, type_: str, field: str, literal: s
     shop.fields = f"v {field}"
     shop.offsets = {}
     assert sorted(str(row["v"]) for row in shop.read(shop.plan())) == sorted(["None", str(value), "None"])
+
+
+def test_a_text_that_begins_with_a_byte_order_mark_is_read_as_it_is(shop: Shop) -> None:
+    shop.ask("INSERT INTO shop.sale VALUES (1, U&'\\FEFFa', 1), (2, U&'\\FEFF', 1)")
+    shop.fields = "shop string"
+    assert [row["shop"] for row in shop.read(shop.plan())] == ["\ufeffa", "\ufeff"]
+    shop.ask(
+        "ALTER TABLE shop.sale ADD COLUMN v date; INSERT INTO shop.sale (id, shop, v) VALUES (3, U&'\\FEFFb', 'infinity')"
+    )
+    shop.fields = "shop string, v date"
+    with pytest.raises(BadRecord, match="v: 'infinity' is no date"):
+        shop.read(shop.plan())
 
 
 def test_no_number_is_a_number_of_doubles(shop: Shop) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from servers import Server
+from source_intervals import DAY, Sales, day
+from source_intervals import TABLE as SALES
 from source_tables import TABLE, Shop, known
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import OtherHistory, RowsDiffer, SourceBehind, TxbatchError
+from txbatch.core.errors import OtherHistory, PartitionUnreadable, RowsDiffer, SourceBehind, TxbatchError
 from txbatch.spouts.tables import server as planned_by
 
 pytestmark = pytest.mark.timeout(300)
@@ -135,6 +138,61 @@ def read_on(standby: Server, server: Server) -> list[int]:
     return found
 
 
+def test_an_interval_waits_on_a_standby_for_what_the_primary_has_open(
+    server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Rows that the standby shows are not in its horizon while an older transaction is open on the primary."""
+    with known(server.url):
+        primary = Sales(Shop(server.url))
+        primary.shop.ask("DROP SCHEMA shop CASCADE")
+        primary.shop.ask(SALES.format("timestamptz"))
+        primary.shop.prepare()
+        standby = server.standby(tmp_path_factory.mktemp("b") / "b")
+    try:
+        primary.sell(DAY, 1)
+        open_ = server.connect().cursor()
+        open_.execute("BEGIN; SELECT pg_current_xact_id(); CREATE TABLE shop.other ()")
+        primary.sell(DAY, 2)
+        with known(standby.url):
+            standby.caught_up(server)
+            here = Sales(Shop(standby.url))
+            with pytest.raises(PartitionUnreadable, match="an open transaction of the primary"):
+                here.plan(day(0))
+            (empty,) = here.plan(day(5))
+            assert empty["records"] == 0
+            open_.execute("COMMIT")
+            standby.caught_up(server)
+            (plan,) = here.plan(day(0))
+            assert here.ids(plan) == [1, 2]
+    finally:
+        standby.kill()
+
+
+def test_a_task_on_a_standby_that_lags_reads_nothing(
+    shop: Shop, server: Server, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an endpoint of several servers; rows that change may be fewer than planned, so that nobody would miss the rows."""
+    monkeypatch.setattr(planned_by, "_LAG_SECONDS", 0)
+    standby = server.standby(tmp_path_factory.mktemp("b") / "b")
+    try:
+        standby.caught_up(server)
+        standby.ask("SELECT pg_wal_replay_pause()")
+        standby.until(lambda: standby.ask("SELECT pg_get_wal_replay_pause_state()") == [("paused",)])
+        shop.insert(1)
+        (stretch,) = shop.cut(shop.plan())
+        with shop.spout().session() as session:
+            copy = shop.spout()._copy(session, ["id"])
+        lagging = replace(copy, url=standby.url)
+        with pytest.raises(SourceBehind, match="a task is at a server that lacks"):
+            list(lagging.read(stretch))
+        standby.ask("SELECT pg_wal_replay_resume()")
+        standby.caught_up(server)
+        for each in (copy, lagging):
+            assert [row["id"] for rows in each.read(stretch) for row in rows.to_pylist()] == [1]
+    finally:
+        standby.kill()
+
+
 def test_a_promoted_standby_is_refused_until_somebody_accepts_it(
     shop: Shop, server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -157,6 +215,31 @@ def test_a_promoted_standby_is_refused_until_somebody_accepts_it(
                 promoted.take()
     finally:
         standby.kill()
+
+
+def test_an_idle_server_at_a_new_segment_is_flushed(
+    shop: Shop, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `archive_timeout` leaves a server: behind the flushed log is the header of a page, and no record."""
+    shop.insert(1)
+    assert shop.take() == [1]
+    assert shop.take() is None
+    server.ask("SELECT pg_switch_wal()")
+    behind = "SELECT pg_current_wal_insert_lsn() - pg_current_wal_flush_lsn()"
+    assert server.ask(behind) == [(40,)]
+    monkeypatch.setattr(planned_by, "_PUSH_SECONDS", 60)
+    monkeypatch.setattr(planned_by, "FLUSH_SECONDS", 1)
+    assert shop.take() is None
+
+
+def test_what_reading_itself_writes_to_the_log_is_flushed(
+    shop: Shop, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first reader of new rows marks them in their pages: that is in the log, and flushed with the next commit alone."""
+    monkeypatch.setattr(planned_by, "FLUSH_SECONDS", 5)
+    shop.insert(1)
+    server.ask("CHECKPOINT")
+    assert shop.take() == [1]
 
 
 @pytest.mark.whole

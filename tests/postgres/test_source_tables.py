@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from source_tables import FIELDS, READ, TABLE, VARIABLE, Shop, role, shop_in, transaction
 
-from txbatch.core.errors import PartitionUnreadable
+from txbatch import OpaquePostgresSpout, PostgresSpout
+from txbatch.core.errors import PartitionUnreadable, SourceUnfit
 from txbatch.settings import source_url
 from txbatch.spouts.tables import connection
 from txbatch.spouts.tables.copy_csv import Copy
@@ -168,3 +169,31 @@ def test_many_rows_are_read_by_blocks(shop: Shop, monkeypatch: pytest.MonkeyPatc
         ranges = shop.plan(max_rows=1000)
         assert len(shop.read(ranges, cores=4)) == size
     assert shop.fields == FIELDS
+
+
+@pytest.mark.parametrize("changed", ["shop, id", None])
+def test_a_key_that_changes_while_rows_from_before_are_read_is_refused(
+    databases: Databases, changed: str | None
+) -> None:
+    """A range of another key would have other rows."""
+    with shop_in(databases("shop"), before=range(10)) as shop:
+        assert shop.take(max_rows=4) == [0, 1, 2, 3]
+        shop.ask("ALTER TABLE shop.sale DROP CONSTRAINT sale_pkey")
+        if changed is not None:
+            shop.ask(f"ALTER TABLE shop.sale ADD PRIMARY KEY ({changed})")
+        with pytest.raises(SourceUnfit, match=r"rows from before are read by the primary key \(id bigint\)"):
+            shop.take(max_rows=4)
+
+
+@pytest.mark.parametrize("of", [PostgresSpout, OpaquePostgresSpout])
+def test_rows_with_numbers_of_another_server_are_refused(databases: Databases, of: type[PostgresSpout]) -> None:
+    """As a dump that was put back has them: no batch would have the rows until the server has come so far."""
+    with shop_in(databases("shop"), of=of) as shop:
+        shop.insert(1)
+        shop.ask("ALTER TABLE shop.sale DISABLE TRIGGER ALL")
+        shop.ask("INSERT INTO shop.sale VALUES (2, 's', 1, '5000000000000')")
+        shop.ask("DROP TRIGGER txbatch_xact_insert ON shop.sale; DROP TRIGGER txbatch_xact_update ON shop.sale")
+        shop.ask("DROP TRIGGER IF EXISTS txbatch_xact_change ON shop.sale")
+        shop.prepare()
+        with pytest.raises(SourceUnfit, match="a row has transaction 5000000000000, which this server has not begun"):
+            shop.take()

@@ -89,6 +89,10 @@ class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
         with self.session() as session:
             self._checked(session, parts_of(metadata))
 
+    def check_again(self, before: Metadata) -> None:
+        """Refuse a server that has another history than the plan that was counted, or is behind."""
+        self.check_plan(before)
+
     def planned_bytes(self, metadata: Metadata) -> int:
         """Return an estimate, from the number of rows."""
         return ROW_BYTES * int(metadata["records"])

@@ -161,7 +161,8 @@ def _again(
                 by.of(stream)  # the spout shares its look at the source, for all versions
             with stream.spout.one_look() if isinstance(stream.spout, PartitionedSpout) else nullcontext():
                 return _ranges_again(stream, restate.ranges_again(stream.name, planned, version), asked)
-        case OfInterval(_, interval):
+        case OfInterval(before, interval):
+            stream.spout.check_again(before)
             of = Interval(*map(datetime.fromisoformat, interval))
             as_then = Run("restate", interval=of, parameters=version.first.plan.parameters)
             anew = _plan_stream(stream, head, None, as_then, by)

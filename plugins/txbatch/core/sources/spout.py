@@ -163,6 +163,9 @@ class Spout(ABC):
         """Return the parts of a plan that are missing now, or that `again`, a plan of the same interval, was made without."""
         return self.gone(before)
 
+    def check_again(self, before: Metadata) -> None:
+        """Raise an error if an interval may not be planned again: its source is another one, or is behind the plan `before`."""
+
     def check_plan(self, metadata: Metadata) -> None:
         """Raise TransientError if a plan cannot be read any more as planned, and the spout sees so without Spark.
 
@@ -170,10 +173,7 @@ class Spout(ABC):
         """
 
     def reach(self, offsets: Mapping[str, Metadata]) -> str | None:
-        """Describe what may be read after the last ranges, by one look without Spark; None if there is nothing to say.
-
-        Raise the error of a source that does not answer or may not be read. Called by `txbatch doctor`.
-        """
+        """Describe what may be read after the last ranges, for `txbatch doctor`; None for nothing. Raise the errors of planning."""
         return None
 
     @abstractmethod

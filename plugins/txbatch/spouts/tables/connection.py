@@ -81,6 +81,24 @@ class Session:
         with _told(self.of):
             self._cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv)", to)
 
+    def set_up(self) -> None:
+        """Set what reading needs, in this transaction. A SET takes no snapshot: a lock may come before the rows are fixed."""
+        self._run("; ".join(f"SET LOCAL {name} TO '{value}'" for name, value in SETTINGS.items()))
+
+    def lock(self, table: str) -> None:
+        """Wait for who writes a table anew, and let nobody begin to; `table` is a name in SQL."""
+        self._run(f"LOCK TABLE {table} IN ACCESS SHARE MODE")
+
+    def renew(self) -> None:
+        """End the transaction by a commit, and begin the next one."""
+        with _told(self.of):
+            self._connection.commit()
+        self.set_up()
+
+    def _run(self, statement: str) -> None:
+        with _told(self.of):
+            self._cursor.execute(statement)
+
     def cancel(self) -> None:
         """Cancel the statement at work, from another thread."""
         with suppress(Exception):
@@ -102,8 +120,7 @@ def reading(source: str, url: str, of: str = "", *, fixed: bool = False) -> Iter
             )
         connection.set_session(isolation_level="REPEATABLE READ" if fixed else "READ COMMITTED", readonly=True)
         session = Session(connection, of)
-        told = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in SETTINGS.items())
-        session.rows(f"SELECT {told}")
+        session.set_up()
         yield session
     finally:
         connection.close()

@@ -16,6 +16,7 @@ from txbatch.arrow import arrow_type
 from txbatch.core.errors import BadRecord, SourceChanged
 from txbatch.core.records.fields import Field
 from txbatch.core.text import repr_of
+from txbatch.spouts.tables import server
 from txbatch.spouts.tables.connection import Session, reading
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ CHUNK_BYTES = 4_000_000
 _CHUNKS_AHEAD = 2
 _WAIT_SECONDS = 1.0
 _SHOWN_MAX = 100
+# Before the rows, as Arrow takes a mark that is there for no part of the first value.
+_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +43,27 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Copy:
-    """Reads stretches of a table. `key` are the fields by which a bad row is named. The URL may hold a password."""
+    """Reads stretches of a table. `key` are the fields by which a bad row is named. The URL may hold a password.
+
+    `place` is how far the server was from which the stretches were cut; a task may meet another one.
+    """
 
     source: str
     url: str = field(repr=False)
     table: str
     fields: Sequence[Field]
     key: Sequence[str]
+    place: tuple[str, str] | None = None
 
     def read(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a stretch. Raise SourceChanged if the leaf was written anew since the stretches were cut."""
         with reading(self.source, self.url, self.table, fixed=True) as session:
-            if stretch.filenode is not None:
+            if self.place is not None:
+                server.wait_for(session, self.place)
+                session.renew()  # what is read is as of a moment after the wait
+            if stretch.filenode is None:
+                session.lock(stretch.leaf)
+            else:
                 self._check_file(session, stretch)
             for rows in copied(session, stretch.query):
                 yield self.parsed(rows)
@@ -67,7 +79,7 @@ class Copy:
 
     def _check_file(self, session: Session, stretch: Stretch) -> None:
         """Lock the leaf against being written anew, and refuse another file than the one that was cut into stretches."""
-        session.rows(f"SELECT xact FROM ONLY {stretch.leaf} LIMIT 0")
+        session.lock(f"ONLY {stretch.leaf}")
         if session.row("SELECT pg_relation_filenode(%s::oid)::bigint", stretch.oid)[0] != stretch.filenode:
             raise SourceChanged(
                 f"{session.of} was written anew (TRUNCATE, CLUSTER, VACUUM FULL) while it was read; emit again"
@@ -183,8 +195,8 @@ def _csv(data: bytes, names: Sequence[str], types: Sequence[Any]) -> list[pa.Arr
     from pyarrow import csv
 
     table = csv.read_csv(
-        pa.BufferReader(data),
-        csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(data) + 1),
+        pa.BufferReader(_MARK + data),
+        csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(_MARK) + len(data) + 1),
         # A row of a single null is an empty line.
         csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         csv.ConvertOptions(

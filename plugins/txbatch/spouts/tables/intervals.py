@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import BadRecord, SourceUnfit
+from txbatch.core.errors import BadRecord, PartitionUnreadable, SourceUnfit
 from txbatch.core.records.fields import Field
 from txbatch.core.sources.by_time import bounds
 from txbatch.core.sources.snapshots import FIRST, Snapshot
@@ -65,9 +65,12 @@ class TimeColumn:
         return f"{found} AND {name} >= {local[0]} - {_CLOCKS} AND {name} < {local[1]} + {_CLOCKS}"
 
     def outside(self, low: datetime, high: datetime) -> str:
-        """Return the condition of rows with a time before one moment, or not before another; by the column alone."""
+        """Return the condition of rows without a time, before one moment, or not before another; by the column alone.
+
+        A constraint NOT NULL that is not valid, of PostgreSQL 18, holds for new rows alone.
+        """
         name = quoted(self.column.name)
-        return f"{name} < {self._local(low)} OR {name} >= {self._local(high)}"
+        return f"{name} < {self._local(low)} OR {name} >= {self._local(high)} OR {name} IS NULL"
 
     def _local(self, moment: datetime) -> str:
         bound = self._bound(moment.isoformat())
@@ -153,7 +156,18 @@ class IntervalPlanner(Look):
         if last is not None:
             server.check(self.session.of, self.server, self.table.oid, last, self.wanted.accept)
         plan = {"interval": list(interval), "end": str(self.server.snapshot)}
+        if self.server.standby:
+            self._check_horizon(plan)
         return {**plan, **self._counted(self._count([rows_of(self._at, plan)]))}
+
+    def _check_horizon(self, plan: Metadata) -> None:
+        """Refuse a plan that would leave out rows of the interval that are there: a standby plans by the primary's horizon."""
+        beyond = f"{self._at.within(*plan['interval'])} AND NOT ({seen(plan['end'])})"
+        if self.session.rows(f"SELECT FROM {self._name} WHERE {beyond} LIMIT 1"):
+            raise PartitionUnreadable(
+                f"{self.session.of}: a standby would leave out rows from {plan['interval'][0]} to {plan['interval'][1]} because "
+                "of an open transaction of the primary; try again when it has ended, or read the primary"
+            )
 
     def _check_times(self) -> None:
         low, high = bounds(self.wanted.of, self.wanted.plausible)
@@ -162,6 +176,6 @@ class IntervalPlanner(Look):
         if found:
             first, last = self.wanted.plausible
             raise BadRecord(
-                f"{self.session.of}: {found[0][0]} is the {self.wanted.time} of a row, not between {first} and {last}; mend the "
-                "row, or say plausible= of the spout"
+                f"{self.session.of}: {found[0][0] or 'null'} is the {self.wanted.time} of a row, not between {first} and {last}; "
+                "mend the row, or say plausible= of the spout"
             )

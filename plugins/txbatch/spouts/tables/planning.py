@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.errors import RowsDiffer
+from txbatch.core.errors import RowsDiffer, SourceChanged, SourceUnfit
 from txbatch.core.records.fields import Field
 from txbatch.core.sources.snapshots import FIRST, Snapshot, both, until
 from txbatch.spouts.tables import description, server
 from txbatch.spouts.tables.columns import selected
 from txbatch.spouts.tables.connection import Session
-from txbatch.spouts.tables.description import Table, sql_name
+from txbatch.spouts.tables.description import Leaf, Table, sql_name
 from txbatch.spouts.tables.server import Server
-from txbatch.spouts.tables.windows import conditions, counted, keys_between, quoted, window
+from txbatch.spouts.tables.windows import any_of, conditions, counted, keys_between, quoted, window
 
 # A witness has at most so many rows: more are not looked at again with each plan.
 WITNESS_ROWS = 1000
@@ -47,9 +47,20 @@ class Look:
         self.session = session
         self.table: Table = description.describe(session, table, changing=changing)
         description.check(session, self.table, fields, timezone)
-        description.leaves(session, self.table)
+        self.leaves = description.leaves(session, self.table)
         self.server: Server = server.look(session)
         self._name, self._changing = sql_name(table), changing
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """Refuse rows with numbers that the server has not given: no batch would have them until the server has come so far."""
+        ahead = "xact >= pg_snapshot_xmax(pg_current_snapshot())"
+        if found := self.session.rows(f"SELECT xact::text FROM {self._name} WHERE {ahead} LIMIT 1"):
+            raise SourceUnfit(
+                f"{self.session.of}: a row has transaction {found[0][0]}, which this server has not begun: the rows have numbers "
+                "of another server, as a dump that was put back has them. DROP COLUMN xact, prepare the table again, and read "
+                "the table in a new topology"
+            )
 
     def _counted(self, records: int) -> dict[str, Any]:
         """Return the number of rows, of rows that change only about so many; and the server's history."""
@@ -124,6 +135,8 @@ class Planner(Look):
         if str(last["end"]) in self._checked:
             return
         self._checked.add(str(last["end"]))
+        if "leaves" in last:
+            self._check_leaves(last)
         if "witness" in last and last["witness"][0] not in self.wanted.accept:
             self._check_witness(last["witness"])
         if last["history"] != self.server.history(self.table.oid):
@@ -138,7 +151,7 @@ class Planner(Look):
             return None
         self._checked.add(str(end))
         left_out = {} if but is None else {"but": str(but)}
-        more = {"witness": self.witness(newest), **left_out}
+        more = {"witness": self.witness(newest), **left_out, **self._same_leaves()}
         return {"start": str(a), "end": str(end), **self._counted(records), **more}
 
     def next_key(self, last: Metadata | None, xact: int) -> Metadata | None:
@@ -146,6 +159,12 @@ class Planner(Look):
         if last is None and not self.session.rows(f"SELECT FROM {self._name} WHERE xact = '{xact}'::xid8 LIMIT 1"):
             return None
         key, start = self.table.key, last["end"] if last else None
+        if last is not None and [list(each) for each in key] != [list(each) for each in last["key"]]:
+            was, now = (", ".join(map(" ".join, each)) or "none" for each in (last["key"], key))
+            raise SourceUnfit(
+                f"{self.session.of}: its rows from before are read by the primary key ({was}), and its key is another one now "
+                f"({now}): put the key back, or read the table in a new topology"
+            )
         # Qualified: a bare name would be the text's, and texts are in another order than numbers.
         columns = ", ".join(f"t.{quoted(name)}" for name, _ in key)
         texts = ", ".join(f"{quoted(name)}::text" for name, _ in key)
@@ -206,6 +225,31 @@ class Planner(Look):
         found = self.session.rows(f"SELECT u.xact::text FROM ({rows}) u ORDER BY u.xact {order} {part}") if rows else []
         return found[0][0] if found else None
 
+    def _same_leaves(self) -> dict[str, Any]:
+        """Return what a range keeps of the partitions. Raise SourceChanged if other partitions were there when it was begun."""
+        if not self.table.partitioned:
+            return {}
+        found = _oids(self.leaves)
+        if found != _oids(description.leaves(self.session, self.table)):
+            raise SourceChanged(
+                f"{self.session.of}: partitions were attached or detached while its rows were counted; try again"
+            )
+        return {"leaves": found}
+
+    def _check_leaves(self, last: Metadata) -> None:
+        """Refuse a partition that was attached since the last range with rows of transactions that no later range has."""
+        but = int(last["but"]) if "but" in last and not self.wanted.existing else None
+        behind = any_of(window(FIRST, Snapshot.parse(last["end"]), but))
+        for leaf in self.leaves:
+            if leaf.oid in last["leaves"] or leaf.name in self.wanted.accept:
+                continue
+            if found := self.session.rows(f"SELECT xact::text FROM ONLY {leaf.name} WHERE {behind} LIMIT 1"):
+                raise RowsDiffer(
+                    f"{self.session.of}: its partition {leaf.name} was attached with rows of transaction {found[0][0]}, which "
+                    "was counted before: no batch would read these rows. Detach it, and load and attach in one transaction, or "
+                    f"insert through the parent. If the rows are not to be read, give the spout accept={leaf.name!r}"
+                )
+
     def _check_witness(self, then: Sequence[Any]) -> None:
         now = self.witness(then[0])
         same_way = then[3] == now[3]
@@ -229,3 +273,7 @@ class Planner(Look):
                 "are there: rows were lost or removed; txbatch verify tells which batches. If this was meant, give the spout "
                 f"accept={str(last['end'])!r}"
             )
+
+
+def _oids(leaves: Sequence[Leaf]) -> list[int]:
+    return [leaf.oid for leaf in leaves]

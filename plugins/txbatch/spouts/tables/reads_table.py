@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zoneinfo
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 ROW_BYTES = 100
 
 
+def _names_zone(timezone: str) -> bool:
+    """Return False for an offset: PostgreSQL and most people count its sign the other way round."""
+    return re.search(r"\d", timezone) is None or timezone in zoneinfo.available_timezones()
+
+
 class ReadsTable:
     """A part of the spouts of a table: the table of a source, its fields, and the rows by tasks of Spark."""
 
@@ -47,6 +54,11 @@ class ReadsTable:
         if not (schema and name) or "\0" in name + schema:
             raise InvalidOption(
                 f"{type(self).__name__}: {table!r} is no table; write schema and table, such as 'shop.sale'"
+            )
+        if timezone is not None and not _names_zone(timezone):
+            raise InvalidOption(
+                f"{type(self).__name__}: timezone={timezone!r} is no name of a time zone, and PostgreSQL takes UTC+2 for two "
+                "hours west of UTC; write a name such as 'Europe/Oslo', or 'Etc/GMT-2' for two hours east"
             )
         parse_fields(self.fields)
 
@@ -77,6 +89,10 @@ class ReadsTable:
             server.check(session.of, now, table.oid, range_, self.accept)
         return table
 
+    def _copy(self, session: Session, key: Sequence[str]) -> Copy:
+        url = settings.source_url(self.source)
+        return Copy(self.source, url, self.table, self._fields, key, server.place(session))
+
     def _rows(
         self, spark: SparkSession, session: Session, table: description.Table, parts: Sequence[Part], *, labels: bool
     ) -> DataFrame:
@@ -84,7 +100,7 @@ class ReadsTable:
         cores = spark.sparkContext.defaultParallelism
         cut = stretches.cut(session, table, self._fields, self.timezone, parts, cores)
         key = [name for name, _ in table.key] or [self._fields[0].name]
-        copy = Copy(self.source, settings.source_url(self.source), self.table, self._fields, key)
+        copy = self._copy(session, key)
 
         def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow
