@@ -173,7 +173,7 @@ class Spout(ABC):
         """
 
     def reach(self, offsets: Mapping[str, Metadata]) -> str | None:
-        """Describe what may be read after the last ranges, for `txbatch doctor`; None for nothing. Raise the errors of planning."""
+        """Describe what may be read after the last ranges, for `txbatch doctor`; None for nothing. Raise errors of planning."""
         return None
 
     @abstractmethod

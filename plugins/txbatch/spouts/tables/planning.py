@@ -226,7 +226,7 @@ class Planner(Look):
         return found[0][0] if found else None
 
     def _same_leaves(self) -> dict[str, Any]:
-        """Return what a range keeps of the partitions. Raise SourceChanged if other partitions were there when it was begun."""
+        """Return what a range keeps of the partitions. Raise SourceChanged if the first load began with others."""
         if not self.table.partitioned:
             return {}
         found = _oids(self.leaves)
