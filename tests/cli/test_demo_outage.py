@@ -63,7 +63,7 @@ def test_only_a_yes_lets_it_into_the_database_that_is_set(
 ) -> None:
     played: list[settings.Settings] = []
 
-    def play(config: settings.Settings) -> list[Any]:
+    def play(config: settings.Settings, *, kafka: bool) -> list[Any]:
         played.append(config)
         return []
 
