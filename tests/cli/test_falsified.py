@@ -34,7 +34,7 @@ CASES = {
         "topology = 'words'",
         {
             "topology": ("topology || 'x'", "state 'words' belongs to topology 'wordsx'"),
-            "source": ("'{}'", "source"),
+            "source": ("'{}'", "is defined otherwise now"),
             "streams": ("replace(streams::text, 'string', 'bigint')::json", "is defined otherwise now"),
             "watermarks": (
                 '\'{"words": {"time": "at", "delay": 1, "late": "merge"}}\'',
