@@ -12,7 +12,7 @@ from txbatch.local import example_sources, topic
 
 def test_the_topic_is_known_while_the_demo_runs_and_obeys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TXBATCH_HOME", str(tmp_path))
-    orders = iter(["send 32", "away 3", "away 16", "go", "back 3", "quit", "send 1"])
+    orders = iter(["send 32", "away 3", "send 16", "away 16", "go", "back 3", "quit", "send 1"])
     playing = topic.serve(tmp_path, orders)
     begun = next(playing)
     brokers = topic.demo_topic(topic.SOURCE)
@@ -26,10 +26,12 @@ def test_the_topic_is_known_while_the_demo_runs_and_obeys(tmp_path: Path, monkey
     assert spout.reach({}).endswith("has 16 partitions and keeps 192 offsets")
     assert next(playing) == "partition 3 is away"
     assert spout.reach({}).endswith("keeps 180 offsets; away: 3")
+    assert next(playing).startswith("sent 16 clicks, those of partitions that are away")
+    assert spout.reach({}).endswith("keeps 195 offsets; away: 3")
     assert next(playing) == "the partitions are 0 to 15"
     assert next(playing).startswith("Orders: ")
     assert next(playing) == "partition 3 is back"
-    assert spout.reach({}).endswith("keeps 192 offsets")
+    assert spout.reach({}).endswith("keeps 208 offsets")
     assert list(playing) == []
     assert topic.demo_topic(topic.SOURCE) is None
     assert example_sources.absent(topic.SOURCE) == "`txbatch demo topic`"
