@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(POOLER is None, reason="pgbouncer is not install
 def pooled(url: str, folder: Path) -> Iterator[str]:
     """Context manager. The URL of a pooler in front of a database."""
     parsed = make_url(url)
-    with reserve_port(0) as port:
+    with reserve_port(6432) as port:
         told = {"host": parsed.query["host"], "port": parsed.query["port"], "user": parsed.username}
         text = CONFIGURED.format(**told, database=parsed.database, listens=port, folder=folder)
         (folder / "pgbouncer.ini").write_text(text)
