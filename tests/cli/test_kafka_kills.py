@@ -12,23 +12,15 @@ from pathlib import Path
 import pytest
 from cli_support import MAIN
 from confluent_kafka import Consumer, TopicPartition
-from kills import KILLED, POINTS, Start, spark_processes
+from kills import KILLED, POINTS, WAIT, Start, spark_processes
 from sqlalchemy import Engine, text
 from support import until
 
 from txbatch.local.kafka_mock import Cluster, cluster
 
 JOB = (
-    """
-import os, time
-def wait(record):
-    held = os.environ.get("HELD")
-    if held and not os.path.exists(held + ".before"):
-        open(held + ".before", "w").close()
-        open(held, "w").close()
-        while os.path.exists(held):
-            time.sleep(0.02)
-    return True
+    WAIT
+    + """
 topology = Topology("clicks")
 clicks = topology.new_stream("clicks", {spout}("clicks", "value string", source="events", max_records=4, silence=5)).filter(wait)
 clicks.group_by("value").persistent_aggregate(OpaqueState("clicks"), clicks=Count())

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,32 @@ class Cluster:
                 producer.poll(0)
         if producer.flush(30) or failed:
             raise RuntimeError(f"{topic}, partitions {list(partitions)}: messages were not taken: {failed[:1]}")
+
+
+@dataclass
+class HeldTopic:
+    """A topic of a mock. What is sent to a partition that is away is appended once the partition is back."""
+
+    cluster: Cluster
+    name: str
+    held: dict[int, list[str]] = field(default_factory=dict)
+
+    def send(self, partitions: Mapping[int, Sequence[str]]) -> None:
+        """Append messages to partitions, or hold the messages."""
+        for partition, messages in self.held.items():
+            messages += partitions.get(partition, ())
+        if there := {each: of for each, of in partitions.items() if each not in self.held}:
+            self.cluster.produce_to(self.name, there)
+
+    def take_away(self, partition: int) -> None:
+        """Leave a partition without a leader."""
+        self.held.setdefault(partition, [])
+        self.cluster.take_away(self.name, partition)
+
+    def give_back(self, partition: int) -> None:
+        """Give a partition a leader again, and append what was held."""
+        self.cluster.give_back(self.name, partition)
+        self.send({partition: self.held.pop(partition, [])})
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from txbatch.core.errors import (
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
-from txbatch.local.kafka_mock import Cluster, cluster
+from txbatch.local.kafka_mock import HeldTopic, cluster
 from txbatch.places import in_checkout
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
@@ -63,27 +63,21 @@ class Log(Protocol):
 
 @dataclass
 class Topic:
-    """A topic of the mock of Kafka. What comes while a partition is away is appended once the partition is back."""
+    """A topic of the mock of Kafka, whose partitions are named as those of the log."""
 
-    cluster: Cluster
-    held: dict[str, list[str]]
+    held: HeldTopic
 
     def append(self, partition: str, records: Iterable[str]) -> None:
         """Append records to a partition."""
-        if partition in self.held:
-            self.held[partition] += records
-            return
-        self.cluster.produce(TOPIC, int(partition), list(records))
+        self.held.send({int(partition): list(records)})
 
     def take_away(self, partition: str) -> None:
-        """Leave a partition without a leader."""
-        self.held[partition] = []
-        self.cluster.take_away(TOPIC, int(partition))
+        """Begin an outage."""
+        self.held.take_away(int(partition))
 
     def give_back(self, partition: str) -> None:
-        """Give the partition a leader again, and append what was held."""
-        self.cluster.give_back(TOPIC, int(partition))
-        self.append(partition, self.held.pop(partition))
+        """End the outage."""
+        self.held.give_back(int(partition))
 
 
 @dataclass
@@ -151,7 +145,7 @@ def _log(root: Path, *, kafka: bool) -> Iterator[Log]:
     with cluster() as made:
         made.create(TOPIC, len(PARTITIONS))
         os.environ[settings.source_variable(SOURCE)] = made.brokers
-        yield Topic(made, {})
+        yield Topic(HeldTopic(made, TOPIC))
 
 
 def play(config: settings.Settings, *, kafka: bool = False) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from txbatch import settings
-from txbatch.local.kafka_mock import Cluster, cluster
+from txbatch.local.kafka_mock import HeldTopic, cluster
 from txbatch.places import in_checkout
 
 # The source and the topic of the example clicks.
@@ -37,7 +37,7 @@ def serve(home: Path, orders: Iterable[str]) -> Iterator[str]:
     """Make the topic, send messages, and obey orders. Yield what was done."""
     with cluster() as made:
         made.create(TOPIC, PARTITIONS)
-        away = dict[int, list[str]]()
+        topic = HeldTopic(made, TOPIC)
         file = _address(home)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(made.brokers + "\n", encoding="utf-8")
@@ -45,33 +45,30 @@ def serve(home: Path, orders: Iterable[str]) -> Iterator[str]:
             extra = json.dumps({"bootstrap.servers": made.brokers})
             told = {"topic": TOPIC, "partitions": PARTITIONS, "source": SOURCE, "orders": _ORDERS}
             yield _BEGUN.format(brokers=made.brokers, extra=extra, **told)
-            yield _done(made, away, "send", SENT_AT_FIRST)
+            yield _done(topic, "send", SENT_AT_FIRST)
             for order in map(str.strip, orders):
                 if order == "quit":
                     return
                 found = _ORDER.fullmatch(order)
-                yield _done(made, away, found[1], int(found[2])) if found else _ORDERS
+                yield _done(topic, found[1], int(found[2])) if found else _ORDERS
         finally:
             file.unlink(missing_ok=True)
 
 
-def _done(made: Cluster, away: dict[int, list[str]], what: str, number: int) -> str:
-    """Obey one order, and return what was done. Clicks for a partition that is away are sent once the partition is back."""
+def _done(topic: HeldTopic, what: str, number: int) -> str:
+    """Obey one order, and return what was done."""
     if what == "send":
         clicks = [random.choice(PAGES) for _ in range(number)]  # noqa: S311 (no secrets)
-        of = {partition: clicks[partition::PARTITIONS] for partition in range(PARTITIONS)}
-        for partition, held in away.items():
-            held += of.pop(partition)
-        made.produce_to(TOPIC, of)
-        return f"sent {number:,} clicks" + (", those of partitions that are away once they are back" if away else "")
+        topic.send({partition: clicks[partition::PARTITIONS] for partition in range(PARTITIONS)})
+        return f"sent {number:,} clicks" + (
+            ", those of partitions that are away once they are back" if topic.held else ""
+        )
     if number >= PARTITIONS:
         return f"the partitions are 0 to {PARTITIONS - 1}"
     if what == "away":
-        away.setdefault(number, [])
-        made.take_away(TOPIC, number)
+        topic.take_away(number)
         return f"partition {number} is away"
-    made.give_back(TOPIC, number)
-    made.produce(TOPIC, number, away.pop(number, []))
+    topic.give_back(number)
     return f"partition {number} is back"
 
 

@@ -23,8 +23,8 @@ from txbatch.core.sources.spout import (
 from txbatch.formats.options import check_options, mapping
 from txbatch.spouts.topics import client, lag, look
 from txbatch.spouts.topics.fields import check_fields
-from txbatch.spouts.topics.look import Bounds, Look, name_of, parsed
-from txbatch.spouts.topics.messages import TopicReader
+from txbatch.spouts.topics.look import Bounds, Look, name_of, parsed, place_of
+from txbatch.spouts.topics.messages import Range, TopicReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -215,8 +215,6 @@ class KafkaSpout(PartitionedSpout):
     def count_records(self, partition: str, metadata: Metadata) -> int:
         """Read a range without Spark, and return how many messages it has: markers of transactions alone are none."""
         self._check_topic([partition])
-        from txbatch.spouts.topics.messages import Range
-
         return self._reader().count(parsed(partition)[0], Range(*_bounds(metadata)))
 
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
@@ -323,7 +321,7 @@ class KafkaSpout(PartitionedSpout):
 
     @property
     def _of(self) -> str:
-        return f"topic {self.topic!r} (source {self.source!r})"
+        return place_of(self.source, self.topic)
 
     @property
     def _given(self) -> str:

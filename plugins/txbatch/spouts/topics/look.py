@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,11 @@ class Look:
         return found
 
 
+def place_of(source: str, topic: str) -> str:
+    """Return a topic as errors name the topic."""
+    return f"topic {topic!r} (source {source!r})"
+
+
 def name_of(topic: str, number: int, topic_id: str) -> str:
     """Return the name of a partition. A topic that is made anew has other partitions.
 
@@ -75,7 +80,7 @@ def parsed(name: str) -> tuple[int, str]:
 
 def look(source: str, given: str, topic: str, *, committed: bool) -> Look:
     """Look at a topic, in four round trips whatever the number of its partitions."""
-    of = f"topic {topic!r} (source {source!r})"
+    of = place_of(source, topic)
     with administering(source, given) as (client, said):
         topic_id, numbers = _described(client, said, topic, of)
         return Look(
@@ -86,7 +91,7 @@ def look(source: str, given: str, topic: str, *, committed: bool) -> Look:
 def identity(source: str, given: str, topic: str) -> str:
     """Return the id of a topic as it is now."""
     with administering(source, given) as (client, said):
-        return _described(client, said, topic, f"topic {topic!r} (source {source!r})")[0]
+        return _described(client, said, topic, place_of(source, topic))[0]
 
 
 def offsets_at(
@@ -98,7 +103,7 @@ def offsets_at(
     """
     from confluent_kafka.admin import OffsetSpec
 
-    of = f"topic {topic!r} (source {source!r})"
+    of = place_of(source, topic)
     with administering(source, given) as (client, said):
         found = _listed(client, said, topic, numbers, OffsetSpec.for_timestamp(moment), of, committed=committed)
     for each in found.values():
@@ -109,17 +114,12 @@ def offsets_at(
 
 def cleanup_policy(source: str, given: str, topic: str) -> str | None:
     """Return how the brokers clean a topic up, such as `delete` or `compact`; None if the user may not ask, or nobody can say."""
-    from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     with administering(source, given) as (client, said):
         (asked,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], **_ASKS).values()
-        try:
-            found = asked.result().get("cleanup.policy")
-        except KafkaException as error:
-            if error.args[0].name() in _NOT_TOLD:
-                return None
-            raise in_our_words(f"topic {topic!r} (source {source!r})", error.args[0], said) from None
+        told = _answer(asked.result, place_of(source, topic), said, unless=_NOT_TOLD)
+        found = told and told.get("cleanup.policy")
         return None if found is None else str(found.value)
 
 
@@ -138,14 +138,8 @@ def _described(client: AdminClient, said: Said, topic: str, of: str) -> tuple[st
 
 def _cluster(client: AdminClient, said: Said, of: str) -> str:
     """Return the cluster's id; "" if the brokers cannot say."""
-    from confluent_kafka import KafkaException
-
-    try:
-        return str(client.describe_cluster(**_ASKS).result().cluster_id)
-    except KafkaException as error:
-        if error.args[0].name() != "_UNSUPPORTED_FEATURE":
-            raise in_our_words(of, error.args[0], said) from None
-        return ""
+    told = _answer(client.describe_cluster(**_ASKS).result, of, said, unless=("_UNSUPPORTED_FEATURE",))
+    return "" if told is None else str(told.cluster_id)
 
 
 def _id_text(high: int, low: int) -> str:
@@ -199,10 +193,13 @@ def _listed(
     return found
 
 
-def _answer(ask: Callable[[], Any], of: str, said: Said) -> Any:
+def _answer(ask: Callable[[], Any], of: str, said: Said, unless: Collection[str] = ()) -> Any:
+    """Return what the brokers answer; None for an error with one of the names in `unless`."""
     from confluent_kafka import KafkaException
 
     try:
         return ask()
     except KafkaException as error:
+        if error.args[0].name() in unless:
+            return None
         raise in_our_words(of, error.args[0], said) from None
