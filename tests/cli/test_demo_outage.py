@@ -44,6 +44,10 @@ def test_a_demo_touches_nothing_of_the_users(
         _, told = playing.communicate()
     assert playing.returncode == 0, told
     assert "equal: every record of every partition is counted once" in told
+    left_out = "of stream log, partition 03 is left out since txid 2"
+    assert told.count(f"; {left_out}") == told.count(f"txbatch status: demo_outage: {left_out}") == 3
+    assert told.count("report.completeness: 03: consumed_to 4, unreadable_since_txid 2") == 3
+    assert "txid 5 is committed with attempt 5:1; of stream log, partition 03 is read again" in told
     assert contents(engine) == before
     assert sorted(own_home.glob("staging/*")) == staged
 
