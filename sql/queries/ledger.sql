@@ -992,9 +992,10 @@ SELECT topology, stream, t.source -> stream AS source, partition, COALESCE(again
 
 -- counted_intervals --
 -- The plans of committed batches that count and were read by time, newest first, no more than some bytes of a topology.
-SELECT topology, txid, kind, source, metadata, created_at,
+SELECT topology, txid, kind, source, metadata, created_at, many,
        lower(data_interval) AS interval_start, upper(data_interval) AS interval_end
-  FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes
+  FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes,
+               count(*) OVER (PARTITION BY topology) AS many
           FROM txbatch.batch b JOIN txbatch.topology t USING (topology)
          WHERE b.status = 'committed' AND b.replaced_by IS NULL AND b.data_interval IS NOT NULL
            AND (CAST(:topology AS text) IS NULL OR topology = :topology)

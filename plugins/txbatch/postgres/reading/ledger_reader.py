@@ -141,7 +141,7 @@ class LedgerReader:
     def counted_tables(self, topology: str | None = None) -> list[PlannedTable]:
         """Return the tables read by time, by the plans that count, by stream and newest first; None: of all topologies."""
         found = [
-            PlannedTable(row["topology"], stream, source, plan, row["txid"])
+            PlannedTable(row["topology"], stream, source, plan, row["txid"], row["many"])
             for row, stream, source, plan in self._planned_intervals(topology, "PostgresIntervalSpout")
         ]
         return sorted(found, key=lambda each: (each.topology, each.stream))

@@ -24,7 +24,8 @@ _SECONDS = 30
 def changed_tables(counted: Iterable[PlannedTable]) -> Iterator[dict[str, Any]]:
     """Yield a row per interval whose rows differ from those counted; plans come newest first.
 
-    A table that cannot be looked at has one row, without an interval, with the reason. No error is raised for a table.
+    A table that cannot be looked at, or only in its newest intervals, has one row more, without an interval, which says so. No
+    error is raised for a table.
     """
     for (topology, stream), group in groupby(counted, key=lambda each: (each.topology, each.stream)):
         plans = list(group)
@@ -38,6 +39,14 @@ def changed_tables(counted: Iterable[PlannedTable]) -> Iterator[dict[str, Any]]:
         for each, change in zip(some, changes, strict=True):
             if change is not None:
                 yield {**told, "interval": each.plan["interval"], "txid": each.txid, "change": change}
+        if (many := max(plans[0].many, len(plans))) > len(some):
+            of = f"its newest {len(some):,} intervals of {many:,}"
+            yield {
+                **told,
+                "interval": None,
+                "txid": None,
+                "change": f"looked at in {of}; `txbatch verify {topology}` reads all",
+            }
 
 
 def differences(source: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> list[str | None]:
