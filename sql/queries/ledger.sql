@@ -728,8 +728,8 @@ SELECT topology, stream, 'given_up' AS what, array_agg(DISTINCT txid) AS txids, 
  GROUP BY topology, stream ORDER BY topology, stream;
 
 -- holes_of --
--- By stream, the holes of some ordinary batches, up to the last of them: partitions left out, read again after a hole, or read
--- behind records that were given up; and partitions that the first plan to miss them is among those.
+-- By stream, the holes of some ordinary batches: partitions left out as of the last of them, read again after a hole, or read
+-- behind records that were given up; and those whose source lists them no more since the plan of one.
 WITH told AS (
     SELECT p.stream, p.partition, p.txid, p.status, w.status AS was, w.txid AS was_txid,
            p.txid = max(p.txid) OVER (PARTITION BY p.stream, p.partition) AS newest
@@ -747,7 +747,8 @@ found AS (
      UNION ALL
     SELECT 'filled', stream, partition, txid, NULL FROM told WHERE status = 'read' AND was = 'unreadable'
      UNION ALL
-    SELECT 'given_up', stream, partition, txid, was_txid FROM told WHERE status = 'read' AND was = 'skipped'
+    SELECT 'given_up', stream, partition, txid, was_txid FROM told
+     WHERE status = 'read' AND was = 'skipped' AND partition <> ''
      UNION ALL
     SELECT 'missing', m.stream, m.partition, m.txid, NULL
       FROM (SELECT s.key AS stream, x.partition, b.txid

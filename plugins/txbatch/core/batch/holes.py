@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from txbatch.core.text import how_many, list_txids
+from txbatch.core.text import how_many, list_txids, one_line
 
 # How many names of partitions the ledger is asked for, by stream: a source may have thousands.
 NAMED = 5
@@ -17,7 +17,7 @@ _SAID = {
 
 
 def describe_hole(row: Mapping[str, Any]) -> str:
-    """Return the holes of one kind in one stream: `what`, the first `partitions`, how `many`, and the txids.
+    """Return the holes of one kind in one stream, in a line: `what`, the first `partitions`, how `many`, and the txids.
 
     >>> describe_hole({"what": "left_out", "stream": "in", "partitions": ["03"], "many": 1, "since_txid": 2})
     'of stream in, partition 03 is left out since txid 2: a later batch reads all of it'
@@ -28,11 +28,11 @@ def describe_hole(row: Mapping[str, Any]) -> str:
     """
     which, one = _which(row), row["many"] == 1
     if row["what"] == "given_up":
-        return (
-            f"of stream {row['stream']}, records{which and f' of {which}'} were given up by {list_txids(row['txids'])}"
-        )
-    said = _SAID[row["what"]].format(them="it" if one else "them", since_txid=row.get("since_txid"))
-    return f"of stream {row['stream']}, {which} {'is' if one else 'are'} {said}"
+        said = f"records{which and f' of {which}'} were given up by {list_txids(row['txids'])}"
+    else:
+        told = _SAID[row["what"]].format(them="it" if one else "them", since_txid=row.get("since_txid"))
+        said = f"{which} {'is' if one else 'are'} {told}"
+    return one_line(f"of stream {row['stream']}, {said}")
 
 
 def describe_holes(rows: Iterable[Mapping[str, Any]]) -> str:
