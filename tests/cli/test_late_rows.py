@@ -149,10 +149,13 @@ def test_intervals_that_status_does_not_look_at_are_told(
     monkeypatch.setattr(late_rows, "LOOKS_MAX", 2)
     sales.sell(NOON, 12)  # into the first of three days
     said = ran(txbatch("status"))
-    assert "shop.sale was looked at in its newest 2 intervals of 3; `txbatch verify by_day` reads all" in said
+    assert (
+        "shop.sale was looked at in 2 of 3 intervals, the newest ones of this server; `txbatch verify by_day` reads all"
+        in said
+    )
     assert "came late" not in said
     assert "1 records of stream 'sales' came late and are not counted" in ran(txbatch("verify", job))
     monkeypatch.setattr(late_rows, "LOOKS_MAX", 3)
     assert "was looked at" not in ran(txbatch("status"))
     monkeypatch.setattr(ledger_reader, "COUNTED_BYTES_MAX", 1)
-    assert "shop.sale was looked at in its newest 1 intervals of 3" in ran(txbatch("status"))
+    assert "shop.sale was looked at in 1 of 3 intervals" in ran(txbatch("status"))
