@@ -692,6 +692,94 @@ SELECT topology, stream, min(since) AS since, array_agg(partition ORDER BY parti
  WHERE (CAST(:topology AS text) IS NULL OR topology = :topology)
  GROUP BY topology, stream ORDER BY topology, stream;
 
+-- completeness --
+-- How far each partition of a topology is counted.
+SELECT * FROM report.completeness WHERE topology = :topology ORDER BY stream, partition;
+
+-- left_out --
+-- By stream, the partitions that a batch left out and that no batch has read since: the first names, how many, since which txid.
+SELECT topology, stream, 'left_out' AS what, min(since) AS since_txid, count(*) AS many,
+       array_agg(partition ORDER BY partition) FILTER (WHERE number <= :named) AS partitions
+  FROM (SELECT b.topology, b.stream, b.partition, h.since,
+               row_number() OVER (PARTITION BY b.topology, b.stream ORDER BY b.partition) AS number
+          FROM txbatch.behind b
+          LEFT JOIN txbatch.consumed c USING (topology, stream, partition)
+         CROSS JOIN LATERAL (
+               SELECT min(u.txid) AS since FROM txbatch.partition u
+                WHERE (u.topology, u.stream, u.partition) = (b.topology, b.stream, b.partition)
+                  AND u.status = 'unreadable' AND u.txid > COALESCE(c.txid, 0) AND NOT EXISTS (
+                      SELECT FROM txbatch.batch r WHERE (r.topology, r.txid, r.kind) = (u.topology, u.txid, 'restate'))) h
+         WHERE h.since IS NOT NULL AND (CAST(:topology AS text) IS NULL OR b.topology = :topology)) p
+ GROUP BY topology, stream ORDER BY topology, stream;
+
+-- given_up --
+-- By stream, the partitions whose records one of a topology's last thousand batches gave up, if no restate counts them.
+SELECT topology, stream, 'given_up' AS what, array_agg(DISTINCT txid) AS txids, count(DISTINCT partition) AS many,
+       array_agg(DISTINCT partition) FILTER (WHERE number <= :named) AS partitions
+  FROM (SELECT t.topology, p.stream, p.partition, b.txid,
+               dense_rank() OVER (PARTITION BY t.topology, p.stream ORDER BY p.partition) AS number
+          FROM txbatch.topology t CROSS JOIN LATERAL (
+               SELECT l.txid, l.kind, l.replaced_by FROM txbatch.batch l
+                WHERE l.topology = t.topology AND l.status <> 'aborted' AND l.kind <> 'restate'
+                ORDER BY l.txid DESC LIMIT 1000) b
+          JOIN txbatch.partition p ON (p.topology, p.txid, p.status) = (t.topology, b.txid, 'skipped')
+         WHERE b.kind = 'skip' AND b.replaced_by IS NULL
+           AND (CAST(:topology AS text) IS NULL OR t.topology = :topology)) g
+ GROUP BY topology, stream ORDER BY topology, stream;
+
+-- holes_of --
+-- By stream, the holes of some ordinary batches: partitions left out as of the last of them, read again after a hole, or read
+-- behind records that were given up; and those whose source lists them no more since the plan of one.
+WITH told AS (
+    SELECT p.stream, p.partition, p.txid, p.status, w.status AS was, w.txid AS was_txid,
+           p.txid = max(p.txid) OVER (PARTITION BY p.stream, p.partition) AS newest
+      FROM txbatch.partition p
+      JOIN txbatch.batch b ON (b.topology, b.txid) = (p.topology, p.txid) AND b.kind <> 'restate'
+      LEFT JOIN LATERAL (
+           SELECT q.status, q.txid FROM txbatch.partition q
+             JOIN txbatch.batch c ON (c.topology, c.txid) = (q.topology, q.txid) AND c.kind <> 'restate'
+            WHERE (q.topology, q.stream, q.partition) = (p.topology, p.stream, p.partition) AND q.txid < p.txid
+            ORDER BY q.txid DESC LIMIT 1) w ON true
+     WHERE p.topology = :topology AND p.txid = ANY (:txids)),
+found AS (
+    SELECT 'left_out' AS what, stream, partition, txid, NULL::bigint AS gave_up FROM told
+     WHERE status = 'unreadable' AND newest
+     UNION ALL
+    SELECT 'filled', stream, partition, txid, NULL FROM told WHERE status = 'read' AND was = 'unreadable'
+     UNION ALL
+    SELECT 'given_up', stream, partition, txid, was_txid FROM told
+     WHERE status = 'read' AND was = 'skipped' AND partition <> ''
+     UNION ALL
+    SELECT 'missing', m.stream, m.partition, m.txid, NULL
+      FROM (SELECT s.key AS stream, x.partition, b.txid
+              FROM txbatch.batch b CROSS JOIN json_each(b.metadata -> 'streams') s
+             CROSS JOIN json_array_elements_text(
+                   CASE WHEN json_typeof(s.value -> 'missing') = 'array' THEN s.value -> 'missing' ELSE '[]' END) x(partition)
+             WHERE b.topology = :topology AND b.txid = ANY (:txids) AND b.kind <> 'restate') m
+     WHERE NOT EXISTS (
+           SELECT FROM (SELECT l.metadata FROM txbatch.batch l
+                         WHERE l.topology = :topology AND l.txid < m.txid AND l.status <> 'aborted' AND l.kind = 'ordinary'
+                         ORDER BY l.txid DESC LIMIT 1) before
+             CROSS JOIN json_array_elements_text(
+                   CASE WHEN json_typeof(before.metadata -> 'streams' -> m.stream -> 'missing') = 'array'
+                        THEN before.metadata -> 'streams' -> m.stream -> 'missing' ELSE '[]' END) y(partition)
+            WHERE y.partition = m.partition)),
+numbered AS (
+    SELECT f.*, h.since, dense_rank() OVER (PARTITION BY what, stream ORDER BY partition) AS number
+      FROM found f
+      LEFT JOIN LATERAL (
+           SELECT min(u.txid) AS since FROM txbatch.partition u
+             JOIN txbatch.batch c ON (c.topology, c.txid) = (u.topology, u.txid) AND c.kind <> 'restate'
+            WHERE (u.topology, u.stream, u.partition) = (:topology, f.stream, f.partition) AND u.status = 'unreadable'
+              AND u.txid <= f.txid AND u.txid > COALESCE((
+                  SELECT max(r.txid) FROM txbatch.partition r
+                    JOIN txbatch.batch d ON (d.topology, d.txid) = (r.topology, r.txid) AND d.kind <> 'restate'
+                   WHERE (r.topology, r.stream, r.partition) = (:topology, f.stream, f.partition)
+                     AND r.status <> 'unreadable' AND r.txid < f.txid), 0)) h ON f.what IN ('left_out', 'filled'))
+SELECT what, stream, min(since) AS since_txid, array_agg(DISTINCT gave_up) AS txids, count(DISTINCT partition) AS many,
+       array_agg(DISTINCT partition) FILTER (WHERE number <= :named) AS partitions
+  FROM numbered GROUP BY what, stream ORDER BY what DESC, stream;
+
 -- status --
 -- One line per topology.
 SELECT t.topology, t.job, t.keep,
@@ -905,9 +993,10 @@ SELECT topology, stream, t.source -> stream AS source, partition, COALESCE(again
 
 -- counted_intervals --
 -- The plans of committed batches that count and were read by time, newest first, no more than some bytes of a topology.
-SELECT topology, txid, kind, source, metadata, created_at,
+SELECT topology, txid, kind, source, metadata, created_at, many,
        lower(data_interval) AS interval_start, upper(data_interval) AS interval_end
-  FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes
+  FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes,
+               count(*) OVER (PARTITION BY topology) AS many
           FROM txbatch.batch b JOIN txbatch.topology t USING (topology)
          WHERE b.status = 'committed' AND b.replaced_by IS NULL AND b.data_interval IS NOT NULL
            AND (CAST(:topology AS text) IS NULL OR topology = :topology)

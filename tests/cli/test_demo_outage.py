@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import Popen
@@ -44,6 +45,10 @@ def test_a_demo_touches_nothing_of_the_users(
         _, told = playing.communicate()
     assert playing.returncode == 0, told
     assert "equal: every record of every partition is counted once" in told
+    left_out = "of stream log, partition 03 is left out since txid 2"
+    assert told.count(f"; {left_out}") == told.count(f"txbatch status: demo_outage: {left_out}") == 3
+    assert told.count("report.completeness: 03: consumed_to 4, unreadable_since_txid 2") == 3
+    assert "txid 5 is committed with attempt 5:1; of stream log, partition 03 is read again" in told
     assert contents(engine) == before
     assert sorted(own_home.glob("staging/*")) == staged
 
@@ -55,6 +60,23 @@ def test_a_demo_touches_nothing_of_the_users(
     assert demo("status").splitlines()[1].split()[:2] == ["demo_outage", "5"]
     assert len(demo("batches", "demo_outage").splitlines()) == 6
     assert "11111" in demo("query", "demo_outage", "00")
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(300)
+def test_the_outage_of_a_topic_is_named_at_each_step(own_home: Path, process: Callable[..., Popen[str]]) -> None:
+    with process("demo", "outage", "--kafka") as playing:
+        _, told = playing.communicate()
+    assert playing.returncode == 0, told
+    assert "equal: every record of every partition is counted once" in told
+    hole = r"of stream log, partition outage/003@\w+ is left out since txid 2: a later batch reads all of it\n"
+    assert re.findall(rf"txid (\d) is committed with attempt \d:\d; {hole}", told) == ["2", "3", "4"]
+    assert len(re.findall(rf"txbatch status: demo_outage: {hole}", told)) == 3
+    assert (
+        len(re.findall(r"report.completeness: outage/003@\w+: consumed_to \d+, unreadable_since_txid 2\n", told)) == 3
+    )
+    filled = r"partition outage/003@\w+ is read again, with all that was left out since txid 2\n"
+    assert re.search(rf"txid 5 is committed with attempt 5:1; of stream log, {filled}", told)
 
 
 @pytest.mark.parametrize("yes", [[], ["--yes"]])

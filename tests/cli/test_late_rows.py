@@ -11,6 +11,9 @@ from click.testing import Result
 from source_intervals import DAY, Sales, sales_in
 from source_tables import VARIABLE
 
+from txbatch.postgres.reading import ledger_reader
+from txbatch.spouts.tables import late_rows
+
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
 JOB = """
@@ -138,3 +141,21 @@ def test_another_table_is_not_compared(txbatch: Txbatch, job: str, sales: Sales)
     sales.shop.ask("DROP TABLE shop.sale")
     sales.shop.ask("ALTER TABLE shop.other RENAME TO sale")
     assert "is another table, or on another server, than when it was counted" in ran(txbatch("status"))
+
+
+def test_intervals_that_status_does_not_look_at_are_told(
+    txbatch: Txbatch, job: str, sales: Sales, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_rows, "LOOKS_MAX", 2)
+    sales.sell(NOON, 12)  # into the first of three days
+    said = ran(txbatch("status"))
+    assert (
+        "shop.sale was looked at in 2 of 3 intervals, the newest ones of this server; `txbatch verify by_day` reads all"
+        in said
+    )
+    assert "came late" not in said
+    assert "1 records of stream 'sales' came late and are not counted" in ran(txbatch("verify", job))
+    monkeypatch.setattr(late_rows, "LOOKS_MAX", 3)
+    assert "was looked at" not in ran(txbatch("status"))
+    monkeypatch.setattr(ledger_reader, "COUNTED_BYTES_MAX", 1)
+    assert "shop.sale was looked at in 1 of 3 intervals" in ran(txbatch("status"))

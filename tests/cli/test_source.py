@@ -47,6 +47,7 @@ def test_a_table_is_prepared_and_then_lacks_nothing(txbatch: Txbatch, shop: Shop
         ("DROP TRIGGER txbatch_xact_insert ON shop.sale", "no trigger guards xact"),
         ("DROP TRIGGER txbatch_xact_update ON shop.sale", "no trigger guards xact"),
         ("ALTER TABLE shop.sale DISABLE TRIGGER txbatch_xact_insert", "no trigger guards xact"),
+        ("ALTER TABLE shop.sale ENABLE TRIGGER ALL", "no trigger guards xact in all sessions (ENABLE ALWAYS)"),
     ],
 )
 def test_what_was_taken_away_is_told_and_made_again(txbatch: Txbatch, shop: Shop, took: str, told: str) -> None:

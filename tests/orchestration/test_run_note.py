@@ -12,7 +12,7 @@ from airflow.sdk import Param
 import txbatch_plugin
 from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, TxbatchError
 from txbatch.error_pages import advise
-from txbatch.orchestration import catching_up, restating, result
+from txbatch.orchestration import catching_up, operators, restating, result
 from txbatch.orchestration.airflow import failing_as_airflow
 from txbatch.orchestration.dag import _choosing
 
@@ -86,3 +86,26 @@ def test_the_log_of_a_task_has_the_error_and_its_advice(caplog: pytest.LogCaptur
         "More: txbatch explain TX201",
     ]
     assert pushed == {result.XCOM_KEY: f"failed: {error}; next: txbatch batches sales --attempts"}
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("left_out", "partition 03 is left out since txid 2: a later batch reads all of it"),
+        ("filled", "partition 03 is read again, with all that was left out since txid 2"),
+    ],
+)
+@pytest.mark.rule("R13")
+def test_a_note_ends_with_the_holes_that_a_batch_leaves_or_fills(
+    monkeypatch: pytest.MonkeyPatch, what: str, told: str
+) -> None:
+    row = {"txid": 7, "interval_start": None, "interval_end": None, "attempts": 1, "keys": {"n": 2}, "records": 9}
+    hole = {"what": what, "stream": "in", "partitions": ["03"], "many": 1, "since_txid": 2}
+    reader = SimpleNamespace(batches_by_txid=lambda *_: [row], holes_of=lambda *_: [hole])
+    monkeypatch.setattr("txbatch.wiring.reader_beside", lambda _: reader)
+    steps: Any = SimpleNamespace(job=SimpleNamespace(topology=SimpleNamespace(name="sales")))
+    batch: Any = SimpleNamespace(topology="sales", txid=7, kind="ordinary")
+    context: Any = {"dag": SimpleNamespace(timetable=None)}
+    task: Any = SimpleNamespace()
+    line = operators.TransactionOperator.counted(task, steps, batch, context)
+    assert line == f"txid 7: 9 records, 2 keys, 1 attempt; of stream in, {told}"

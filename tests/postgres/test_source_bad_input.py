@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,8 +12,10 @@ from typing import Any
 
 import psycopg2
 import pytest
+from databases import session
 from sizes import some_of
 from source_tables import READ, VARIABLE, Shop, role, shop_in, transaction
+from sqlalchemy import make_url
 from support import until
 
 from txbatch import PostgresSpout
@@ -61,6 +64,8 @@ def test_a_row_with_an_old_number_is_refused_at_its_writer(shop: Shop, forged: s
     ("made", "told"),
     [
         ("DROP TRIGGER txbatch_xact_insert ON shop.sale", "no trigger guards xact"),
+        ("ALTER TABLE shop.sale ENABLE TRIGGER ALL", "no trigger guards xact in all sessions"),
+        ("ALTER TABLE shop.sale ENABLE REPLICA TRIGGER txbatch_xact_insert", "no trigger guards xact in all sessions"),
         ("DROP INDEX shop.sale_xact_idx", "no valid index begins with xact"),
         ("ALTER TABLE shop.sale ALTER xact DROP DEFAULT", "is not xid8 NOT NULL DEFAULT"),
         ("ALTER TABLE shop.sale DROP COLUMN xact CASCADE", "no column xact of type xid8"),
@@ -201,7 +206,7 @@ def test_a_failed_connection_is_of_a_kind(said: str, error: type[Exception]) -> 
         *(("42501", SourceUnfit), ("42703", SourceUnfit), ("42P01", SourceUnfit)),
         *(("57014", PartitionUnreadable), ("40001", PartitionUnreadable), ("57P01", PartitionUnreadable)),
         *(("53300", PartitionUnreadable), ("55P03", PartitionUnreadable), (None, PartitionUnreadable)),
-        *(("28P01", LoginRefused), ("22008", BadRecord)),
+        *(("28P01", LoginRefused), ("22008", BadRecord), ("22021", BadRecord), ("22P05", BadRecord)),
     ],
 )
 def test_an_error_of_a_statement_is_of_a_kind(state: str | None, error: type[Exception]) -> None:
@@ -428,3 +433,47 @@ def test_a_replica_is_read_at_its_origin(shop: Shop) -> None:
             shop.plan()
     finally:
         shop.ask("DROP SUBSCRIPTION s")
+
+
+@pytest.mark.parametrize("leaf", ["shop.low", "shop.high"])
+def test_a_partition_that_is_a_replica_or_unlogged_is_refused(databases: Databases, leaf: str) -> None:
+    """The parent is neither: what is published without the root of its partitions has rows of leaves."""
+    table = (
+        "CREATE SCHEMA shop; CREATE TABLE shop.sale (id bigint PRIMARY KEY, shop text, amount numeric(12,2)) "
+        "PARTITION BY RANGE (id); CREATE TABLE shop.low PARTITION OF shop.sale FOR VALUES FROM (0) TO (1000); "
+        "CREATE TABLE shop.more PARTITION OF shop.sale FOR VALUES FROM (1000) TO (9000) PARTITION BY RANGE (id); "
+        "CREATE TABLE shop.high PARTITION OF shop.more FOR VALUES FROM (1000) TO (2000)"
+    )
+    with shop_in(databases("shop"), table, before=[1]) as shop:
+        shop.ask(f"ALTER TABLE {leaf} SET UNLOGGED")
+        with pytest.raises(SourceUnfit, match=f"its partition {leaf} is an unlogged or temporary table"):
+            shop.plan()
+        shop.ask(f"ALTER TABLE {leaf} SET LOGGED")
+        shop.ask(
+            "CREATE SUBSCRIPTION s CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false, slot_name = NONE)"
+        )
+        shop.ask(f"INSERT INTO pg_subscription_rel SELECT oid, '{leaf}'::regclass, 'r', NULL FROM pg_subscription")
+        try:
+            with pytest.raises(SourceUnfit, match=f"its partition {leaf} is a logical replica"):
+                shop.plan()
+        finally:
+            shop.ask("DROP SUBSCRIPTION s")
+        shop.insert(2, 1500)
+        assert shop.take() == [2, 1500]
+
+
+def test_a_text_of_no_encoding_is_refused_and_named(databases: Databases) -> None:
+    name = f"ascii_{os.getpid()}"
+    with session(databases("shop")) as ask:
+        ask(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+        try:
+            url = make_url(databases("shop")).set(database=name).render_as_string(hide_password=False)
+            with shop_in(url) as shop:
+                shop.insert(1)
+                shop.ask("INSERT INTO shop.sale VALUES (2, convert_from('\\xff', 'SQL_ASCII'), 1)")
+                with pytest.raises(
+                    BadRecord, match="a text of the table is no UTF-8, as a database of the encoding SQL_ASCII"
+                ):
+                    shop.take()
+        finally:
+            ask(f"DROP DATABASE {name} WITH (FORCE)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import psycopg2
 import pytest
 from source_tables import Shop, shop_in
 
@@ -109,3 +110,19 @@ def test_a_partition_that_is_attached_while_rows_are_counted_is_tried_again(
         coordinator.initialize_transaction(1, None, None)
     coordinator.close()
     assert shop.take() == [1, 2000]
+
+
+def test_an_update_that_moves_a_row_to_another_partition_loses_and_doubles_nothing(shop: Shop) -> None:
+    """Where rows stay the writer is refused: the row would be inserted with its old number. Where rows change it comes again."""
+    shop.ask("CREATE TABLE shop.high PARTITION OF shop.sale FOR VALUES FROM (1000) TO (9000)")
+    shop.insert(1, 2)
+    assert shop.take() == [1, 2]
+    if shop.of is OpaquePostgresSpout:
+        shop.ask("UPDATE shop.sale SET id = 2001 WHERE id = 1")
+        assert shop.take() == [2001]
+        return
+    with pytest.raises(psycopg2.errors.RaiseException, match="an UPDATE moves no row of a source to another partition"):
+        shop.ask("UPDATE shop.sale SET id = 2001 WHERE id = 1")
+    shop.ask("BEGIN; INSERT INTO shop.sale VALUES (3, 's', 1); UPDATE shop.sale SET id = 2003 WHERE id = 3; COMMIT")
+    assert shop.take() == [2003]
+    assert shop.take() is None

@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 
+from txbatch.core.batch.holes import describe_hole
 from txbatch.core.errors import JobEndedProgram, TxbatchError, Unexpected, error_of
 from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, describe_keep
@@ -184,6 +185,8 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             _say(f"{row['topology']}: {_windows_left(each)}")
         for each in row["vanished"]:
             _say(f"{row['topology']}: {_vanished(each)}")
+        for each in (*row["left_out"], *row["given_up"]):
+            _say(f"{row['topology']}: {describe_hole(each)}")
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])
 

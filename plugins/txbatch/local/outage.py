@@ -2,8 +2,9 @@
 
 The partitions are folders of a log or, with `--kafka`, of a topic of a mock of Kafka on this machine.
 
-The batch commits without the partition, and the hole is visible in `report.partitions`. A later batch brings the missing
-records. In the end every record is in exactly one committed batch.
+The batch commits without the partition. The note of its run, `txbatch status`, `report.completeness` and `report.partitions`
+name the hole. A later batch brings the missing records, and its note says so. In the end every record is in exactly one
+committed batch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from txbatch import settings
+from txbatch.core.batch.holes import describe_hole, describe_holes
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.errors import (
@@ -86,6 +88,7 @@ class Outage:
 
     runner: Runner
     log: Log
+    reader: LedgerReader
     appended: dict[str, int]
 
     def play(self) -> Iterator[str]:
@@ -101,6 +104,7 @@ class Outage:
                 self.log.take_away(AWAY)
                 yield f"partition {AWAY} of {len(PARTITIONS)} is away; the batch is retried"
             yield self._committed(batch)
+            yield from self._looks()
 
     def _append(self, txid: int) -> None:
         for number, partition in enumerate(PARTITIONS):
@@ -129,7 +133,18 @@ class Outage:
         emitted = steps.emit_batch(batch, _run(batch.txid), self.runner.submit)
         steps.commit(emitted)
         steps.success(emitted)
-        return f"txid {emitted.txid} is committed with attempt {emitted.attempt}"
+        holes = describe_holes(self.reader.holes_of(TOPOLOGY, [emitted.txid]))
+        return f"txid {emitted.txid} is committed with attempt {emitted.attempt}{holes}"
+
+    def _looks(self) -> Iterator[str]:
+        """Yield what `txbatch status` and report.completeness show of the hole, if there is one."""
+        (status,) = self.reader.status(TOPOLOGY)
+        for hole in status["left_out"]:
+            yield f"  txbatch status: {TOPOLOGY}: {describe_hole(hole)}"
+        for row in self.reader.completeness(TOPOLOGY):
+            if row["unreadable_since_txid"] is not None:
+                to, since = row["consumed_to"], row["unreadable_since_txid"]
+                yield f"  report.completeness: {row['partition']}: consumed_to {to}, unreadable_since_txid {since}"
 
 
 def _run(txid: int) -> Run:
@@ -170,7 +185,7 @@ def play(config: settings.Settings, *, kafka: bool = False) -> Iterator[str]:
         yield f"dropped {TOPOLOGY} of an earlier demo"
     job = load_job("jobs/outage_kafka.py" if kafka else "jobs/outage.py", settings.project_root())
     with _log(root, kafka=kafka) as log, open_runner(job, config) as runner:
-        outage = Outage(runner, log, {})
+        outage = Outage(runner, log, LedgerReader(engine), {})
         yield from outage.play()
     yield from lines_of(_by_txid(LedgerReader(engine).partitions(TOPOLOGY)))
     found = {

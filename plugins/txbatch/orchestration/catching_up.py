@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from txbatch.core.batch.holes import describe_holes
 from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.errors import InvalidArgument, NoInterval
 from txbatch.core.text import WHY_MAX, how_many, list_txids
@@ -177,3 +178,10 @@ def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
     records = sum(row["records"] or 0 for row in rows)
     txids = list_txids(row["txid"] for row in rows)
     return f"{txids}{what}: {len(rows):,} batches, {how_many(records, 'record')}"
+
+
+def holes(steps: Steps, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Describe the holes of some rows of `report.batches` as the end of their line; "" for none."""
+    from txbatch.wiring import reader_beside
+
+    return describe_holes(reader_beside(steps).holes_of(steps.job.topology.name, [row["txid"] for row in rows]))

@@ -113,10 +113,11 @@ class TransactionOperator(BaseOperator):
             if batch.kind is BatchKind.RESTATE:
                 return result.restated(reader.batches_of_run(batch.topology, context["dag_run"].run_id))
             (row,) = reader.batches_by_txid(batch.topology, [batch.txid])
+            holes = catching_up.holes(steps, [row])
         except TxbatchError as error:
             log.warning("%s", error)
             return f"txid {batch.txid}"
-        return result.committed(row, result.zone_of(context["dag"].timetable))
+        return result.committed(row, result.zone_of(context["dag"].timetable)) + holes
 
     def since(self, steps: Steps, batch: Batch, context: Context) -> str:
         """Describe changes in a committed batch's source since its plan, and the command to count again (R15)."""
@@ -373,6 +374,7 @@ class SuccessOperator(TransactionOperator):
         if not rows:
             self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
         line = asked.with_left_out(catching_up.counted(rows, result.zone_of(context["dag"].timetable)))
+        line += catching_up.holes(steps, rows)
         txids = [row["txid"] for row in rows]
         noted = [steps.ledger.success(topology, txid) for txid in txids]
         if not any(noted):

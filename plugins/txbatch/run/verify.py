@@ -1,6 +1,7 @@
 """Verify a topology: read its committed batches again, and compare the results with the rows in the ledger's database (R24).
 
-Verify uses no txid, makes no attempt and registers nothing: runs at work meanwhile do not notice.
+Verify uses no txid, makes no attempt and registers nothing: runs at work meanwhile do not notice. Batches that go together
+are emitted by one job, before the first of them is compared.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from txbatch.core.batch.plan import BatchPlan, OfInterval
@@ -28,11 +30,12 @@ from txbatch.core.corrections.verify import (
 )
 from txbatch.core.errors import BadRecord, TxbatchError, Unverifiable
 from txbatch.core.protocol.ledger import Head, Ledger
-from txbatch.core.protocol.planning import plan_batch
+from txbatch.core.protocol.planning import Coordinators, plan_batch
 from txbatch.core.protocol.ports import Job
 from txbatch.core.protocol.restate import restate_command
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology
+from txbatch.run.verify_ahead import Readable, ReadAhead
 
 log = logging.getLogger(__name__)
 # Returns the files that differ now from the plan of a batch.
@@ -63,6 +66,7 @@ class Verifier:
     emitter: EmitAgain
     differs: Differs
     _kept: list[Again] = field(default_factory=list)
+    _ahead: dict[int, Readable] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -91,7 +95,9 @@ class Verifier:
         chosen = self._chosen(kept, asked)
         try:
             found = list[Finding]()
+            ahead = ReadAhead(self.job.topology, self.emitter, partial(self._to_read, audit), self._ahead)
             for number, txid in enumerate(chosen, 1):
+                ahead.look(chosen, number - 1)
                 found.append(finding := self._batch(self.books.recorded(self.name, txid), audit))
                 log.info("%s (%s of %s)", _line(self.name, finding), number, len(chosen))
                 yield finding
@@ -175,10 +181,11 @@ class Verifier:
         Read an interval with the current files first. If the result differs from the counted records, or cannot be read,
         read the interval again with the files from its plan.
         """
-        then, now, came, readable = recorded.plan_again(), self._as_now(recorded), None, True
-        if now is not None and now.streams != then.streams:
+        batch, came, readable = self._readable(recorded), None, True
+        emitted = batch.again
+        if batch.as_now is not None:
             try:
-                again = self._emit(recorded, now)
+                again, emitted = emitted or self._emit(recorded, batch.as_now), None
                 came = late(recorded, again.manifest.streams)
             except Unverifiable as error:
                 readable = False
@@ -188,7 +195,7 @@ class Verifier:
                     return again, None
                 again.remove()
         try:
-            again = self._emit(recorded, then)
+            again = emitted or self._emit(recorded, batch.then)
             check_read(recorded, again.manifest)
         except Unverifiable as error:
             # What the interval has now says it; the first file that differs may be another interval's.
@@ -196,7 +203,32 @@ class Verifier:
             raise Unverifiable(told, restates=readable) from error
         return again, came
 
+    def _to_read(self, audit: Audit, txid: int, by: Coordinators) -> Readable | None:
+        """Return a batch with its plans; None if it is told without reading, or only its turn tells why it cannot be read."""
+        recorded = self.books.recorded(self.name, txid)
+        folded = self.books.foldable(self.job.topology, recorded)
+        if recorded.txid in audit.of or recorded.skipped or len(folded) == len(self.job.topology.aggregates):
+            return None
+        try:
+            self._check_defined(recorded.plan_again())
+        except Unverifiable:
+            return None
+        return Readable(recorded, recorded.plan_again(), self._as_now(recorded, by))
+
+    def _readable(self, recorded: Recorded) -> Readable:
+        """Return a batch with its plans, as prepared ahead unless another version counts by now."""
+        ahead = self._ahead.pop(recorded.txid, None)
+        if ahead is not None and ahead.recorded == recorded:
+            return ahead
+        if ahead is not None and ahead.again is not None:
+            ahead.again.remove()
+        return Readable(recorded, recorded.plan_again(), self._as_now(recorded))
+
     def _emit(self, recorded: Recorded, plan: BatchPlan) -> Again:
+        self._check_defined(plan)
+        return self.emitter.emit(self.name, recorded.txid, plan, recorded.position)
+
+    def _check_defined(self, plan: BatchPlan) -> None:
         for name in plan.streams:
             if name not in self.job.topology.streams:
                 raise Unverifiable(f"it read stream {name!r}, which is not defined any more")
@@ -204,14 +236,13 @@ class Verifier:
                 raise Unverifiable(f"stream {name!r} can be read only once: its spout is non-transactional")
         if not plan.streams:
             raise Unverifiable("the ledger does not say what it read")
-        return self.emitter.emit(self.name, recorded.txid, plan, recorded.position)
 
     def _with_late(self, recorded: Recorded, told: Finding, came: str) -> Finding:
         changed = self.differs(self.job.topology, recorded)
         reason = "; ".join(filter(None, [came, told.reason]))
         return _with(told, told.outcome, reason=reason, changed=changed, restate=self._restate(recorded))
 
-    def _as_now(self, recorded: Recorded) -> BatchPlan | None:
+    def _as_now(self, recorded: Recorded, by: Coordinators | None = None) -> BatchPlan | None:
         """Return the plan to read a batch again, with its interval planned now.
 
         Return None if the batch has no interval, or the source cannot be asked.
@@ -226,6 +257,7 @@ class Verifier:
                 head,
                 Run("verify", interval=interval, parameters=recorded.plan.parameters),
                 self.ledger.upstream,
+                by,
             )
         except TxbatchError as error:
             log.warning("%s: txid %s: the source cannot be asked what it has now: %s", self.name, recorded.txid, error)

@@ -73,7 +73,7 @@ class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
             table = self._checked(session, plans)
             at = TimeColumn.of(session, table, self.time, self.timezone)
             parts = [Part("", rows_of(at, plan), plan["records"]) for plan in plans]
-            return self._rows(spark, session, table, parts, labels=False)
+            return self._rows(spark, session, table, parts, attempt, labels=False)
 
     @property
     def fusable(self) -> bool:

@@ -104,7 +104,7 @@ class PostgresSpout(ReadsTable, PartitionedSpout):
         ranges: Mapping[str, Metadata] = metadata["partitions"]
         parts = [Part(label, any_of(conditions(of)), rows_of(of)) for label, of in ranges.items()]
         with self.session() as session:
-            return self._rows(spark, session, self._checked(session, ranges.values()), parts, labels=True)
+            return self._rows(spark, session, self._checked(session, ranges.values()), parts, attempt, labels=True)
 
     @property
     def fusable(self) -> bool:

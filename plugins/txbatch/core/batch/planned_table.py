@@ -9,13 +9,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """The rows of an interval in the plan of a batch that counts; `source` is the identity of the stream's spout."""
+    """The rows of an interval in the plan of a batch that counts; `source` is the identity of the stream's spout.
+
+    `many` is how many such batches the topology has.
+    """
 
     topology: str
     stream: str
     source: Mapping[str, Any]
     plan: Mapping[str, Any]
     txid: int | None = None
+    many: int = 1
 
 
 def row_difference(counted: int, there: int, late: int) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError
 
+from txbatch.core.batch.holes import NAMED
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.planned_files import PlannedFiles
 from txbatch.core.batch.planned_table import PlannedTable
@@ -24,6 +25,8 @@ from txbatch.postgres.tables.batches import unknown_topology
 Rows = list[dict[str, Any]]
 COUNTED_FILES_MAX = 100_000
 COUNTED_BYTES_MAX = 4_000_000  # of the stored plans of a topology that are looked at
+HOLES_OF_MAX = 1_000  # batches
+_NAMED = {"left_out": {"named": NAMED}, "given_up": {"named": NAMED}}
 
 
 class LedgerReader:
@@ -39,7 +42,8 @@ class LedgerReader:
         states that have not counted every committed txid, `uncounted` the uncounted intervals between counted intervals,
         `restating` the batches in flight that count other batches again, `windows_left` the windows that have left states,
         `windows_wait` the gap between intervals that keeps later windows from closing, `ahead` the last batches that read
-        records of the future, `vanished` by stream the partitions that are listed no more.
+        records of the future, `vanished` by stream the partitions that are listed no more, `left_out` those that no batch has
+        read since one left them out (R13), `given_up` those whose records one of the last thousand batches gave up (R16).
         """
         rows = self._rows("status", topology=topology)
         statements = {
@@ -52,9 +56,11 @@ class LedgerReader:
             "windows_wait": "windows_wait",
             "ahead": "ahead",
             "vanished": "vanished",
+            "left_out": "left_out",
+            "given_up": "given_up",
         }
         for name, statement in statements.items():
-            found = self._rows(statement, topology=topology)
+            found = self._rows(statement, topology=topology, **_NAMED.get(statement, {}))
             for row in rows:
                 row[name] = [each for each in found if each["topology"] == row["topology"]]
         return rows
@@ -72,6 +78,13 @@ class LedgerReader:
     def batches_by_txid(self, topology: str, txids: Sequence[int]) -> Rows:
         """Return the batches of some txids of a topology, oldest first."""
         return self._rows("batches_by_txid", topology=topology, txids=list(txids))
+
+    def holes_of(self, topology: str, txids: Sequence[int]) -> Rows:
+        """Return the holes of some batches, for `describe_holes`: partitions left out as of the last one (R13), read again
+        after a hole, read behind records that were given up (R16), or listed no more since one of the plans. Of many batches
+        the newest thousand are looked at.
+        """
+        return self._rows("holes_of", topology=topology, txids=sorted(txids)[-HOLES_OF_MAX:], named=NAMED)
 
     def restated(self, topology: str, txids: Sequence[int]) -> Rows:
         """Return the batches of some txids, oldest first. A restate has the version it `replaces`, and its `records_before`."""
@@ -107,6 +120,10 @@ class LedgerReader:
         self._check_known(topology)
         return self._rows("partitions", topology=topology)
 
+    def completeness(self, topology: str) -> Rows:
+        """Return how far each partition is counted, and since which txid a partition is unreadable."""
+        return self._rows("completeness", topology=topology)
+
     def counted(self, topology: str | None = None) -> list[PlannedFiles]:
         """Return the counted part of each file, by the plans of committed batches, newest first; None: of all topologies."""
         files: dict[tuple[str, str], PlannedFiles] = {}
@@ -124,7 +141,7 @@ class LedgerReader:
     def counted_tables(self, topology: str | None = None) -> list[PlannedTable]:
         """Return the tables read by time, by the plans that count, by stream and newest first; None: of all topologies."""
         found = [
-            PlannedTable(row["topology"], stream, source, plan, row["txid"])
+            PlannedTable(row["topology"], stream, source, plan, row["txid"], row["many"])
             for row, stream, source, plan in self._planned_intervals(topology, "PostgresIntervalSpout")
         ]
         return sorted(found, key=lambda each: (each.topology, each.stream))

@@ -48,6 +48,8 @@ _LOGIN = re.compile(
     r"password authentication failed|no password supplied|authentication failed|no pg_hba\.conf entry|"
     r"(?:role|database) .* does not exist|is not permitted to log in|permission denied for database"
 )
+# A character that is not in the encoding of the client, or not in that of the server.
+_NO_TEXT = ("22021", "22P05")
 _UNFIT = ("42P01", "42703", "42704", "42809", "3F000", "42883", "25006")
 
 
@@ -210,6 +212,11 @@ def in_our_words(of: str, state: str | None, line: str) -> TxbatchError:
         return SourceUnfit(f"{of}: {told}; mend the table, or the fields of the job")
     if state and state.startswith("28"):
         return LoginRefused(f"{of} refuses the login ({told}); mend its URL or its rights")
+    if state in _NO_TEXT:
+        return BadRecord(
+            f"{of}: {told}: a text of the table is no UTF-8, as a database of the encoding SQL_ASCII takes any bytes; mend the "
+            "row, or read the table without the column"
+        )
     if state and state.startswith("22"):
         return BadRecord(f"{of}: {told}; mend the row, or declare the field a string")
     return PartitionUnreadable(f"{of} does not answer ({told}); try again")

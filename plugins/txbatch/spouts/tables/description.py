@@ -17,6 +17,8 @@ from txbatch.spouts.tables.windows import XACT, quoted
 BEFORE = "txbatch: rows from before have "
 GUARD = "txbatch_xact"
 GUARDED = "xact is set by the server alone"
+# Behind that in the trigger of new tables: a row that moves to another partition is inserted there with its old number.
+MOVED = ", and an UPDATE moves no row of a source to another partition"
 _DEFAULT = "pg_current_xact_id()"
 # The trigger of a table whose rows change, and what the trigger does. By its name it fires before the guard.
 RENUMBERING = "txbatch_xact_change"
@@ -25,8 +27,9 @@ RENUMBERS = "NEW.xact := pg_current_xact_id()"
 _LACKS = {
     "column": "it has no column xact of type xid8",
     "index": "no valid index begins with xact",
-    "guard": "no trigger guards xact, so that rows with old numbers could come in unseen",
-    "renumbering": "no trigger gives a changed row a new number: make it by txbatch source prepare --changing",
+    "guard": "no trigger guards xact in all sessions (ENABLE ALWAYS), so that rows with old numbers could come in unseen",
+    "renumbering": "no trigger gives a changed row a new number in all sessions (ENABLE ALWAYS): "
+    "make it by txbatch source prepare --changing",
 }
 _KINDS = {
     "v": "a view",
@@ -37,11 +40,17 @@ _KINDS = {
     "i": "an index",
 }
 _TABLE = """
-SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
-       c.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
-       EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = c.oid),
+SELECT c.oid::bigint, c.relkind::text, row_security_active(c.oid),
+       c.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid), p.unlogged, p.subscribed,
        has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'), current_user::text
-  FROM pg_class c WHERE c.oid = to_regclass(%s)
+  FROM pg_class c CROSS JOIN LATERAL (
+       SELECT min(t.name) FILTER (WHERE l.relpersistence <> 'p') AS unlogged,
+              min(t.name) FILTER (WHERE EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = l.oid)) AS subscribed
+         FROM (SELECT c.oid, '' AS name
+                UNION ALL
+               SELECT relid, format('its partition %%s', relid) FROM pg_partition_tree(c.oid) WHERE relid <> c.oid) t
+         JOIN pg_class l ON l.oid = t.oid) p
+ WHERE c.oid = to_regclass(%s)
 """
 _COLUMNS = """
 SELECT a.attname::text, b.typname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
@@ -65,15 +74,16 @@ SELECT EXISTS (
    WHERE i.indrelid = %s AND a.attname = 'xact' AND m.amname = 'btree' AND i.indisvalid AND i.indpred IS NULL)
 """
 # Of the table and of each partition, which may be written by itself: how many guards of the kinds BEFORE INSERT and BEFORE
-# UPDATE, for each row, are on, and how many triggers that give a changed row a new number.
+# UPDATE, for each row, are on, and how many triggers that give a changed row a new number. Only ENABLE ALWAYS is on in all
+# sessions: one with session_replication_role = replica passes by other triggers.
 _TRIGGERS = """
 SELECT count(t.oid) FILTER (WHERE t.tgtype & 7 = 7), count(t.oid) FILTER (WHERE t.tgtype & 19 = 19),
-       count(n.oid)
+       count(n.oid) FILTER (WHERE n.tgenabled = 'A'), count(n.oid)
   FROM (SELECT %s::oid AS oid UNION SELECT relid FROM pg_partition_tree(%s::oid)) r
   LEFT JOIN (pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid AND p.prosrc LIKE %s) ON t.tgrelid = r.oid
-   AND t.tgenabled IN ('O', 'A') AND t.tgqual IS NOT NULL
+   AND t.tgenabled = 'A' AND t.tgqual IS NOT NULL
   LEFT JOIN (pg_trigger n JOIN pg_proc f ON f.oid = n.tgfoid AND f.prosrc LIKE %s) ON n.tgrelid = r.oid
-   AND n.tgenabled IN ('O', 'A') AND n.tgqual IS NULL AND n.tgtype & 19 = 19 AND n.tgattr = ''
+   AND n.tgenabled <> 'D' AND n.tgqual IS NULL AND n.tgtype & 19 = 19 AND n.tgattr = ''
  GROUP BY r.oid ORDER BY r.oid
 """
 _LEAVES = """
@@ -127,11 +137,14 @@ class Table:
 
 
 class _Triggers(NamedTuple):
-    """How many guards and renumbering triggers of each kind a table, or a partition, has."""
+    """How many guards and renumbering triggers of each kind a table, or a partition, has; of the latter also those that are on
+    in some sessions alone.
+    """
 
     inserted: int
     updated: int
     renumber: int
+    renumber_some: int
 
 
 def sql_name(table: str) -> str:
@@ -162,8 +175,8 @@ def describe(session: Session, table: str, *, changing: bool = False) -> Table:
         raise SourceUnfit(
             f"{session.of}: no such table, or no right to its schema; mend the name, or GRANT USAGE on the schema"
         )
-    oid, kind, persistence, secured, inherited, subscribed, usage, select, role = found[0]
-    faults = _faults_of_kind(kind, persistence, inherited, subscribed)
+    oid, kind, secured, inherited, unlogged, subscribed, usage, select, role = found[0]
+    faults = _faults_of_kind(kind, inherited, unlogged, subscribed)
     if not (usage and select):
         faults.append(f"the role {role!r} may not read it: GRANT it USAGE on the schema and SELECT on the table")
     if secured:
@@ -224,14 +237,17 @@ def _column(name: str, type_: str, shown: str, modifier: int, *, nullable: bool)
     return Column(name, type_, shown, nullable=nullable)
 
 
-def _faults_of_kind(kind: str, persistence: str, inherited: bool, subscribed: bool) -> list[str]:
+def _faults_of_kind(kind: str, inherited: bool, unlogged: str | None, subscribed: str | None) -> list[str]:
+    """Return why a relation is no table to read. `unlogged` and `subscribed` name a partition; "" is the table itself."""
     found = [f"it is {_KINDS.get(kind, 'no table')}: read the table itself"] if kind not in ("r", "p") else []
-    if persistence != "p":
-        found.append("it is an unlogged or temporary table, which a crash empties: SET LOGGED")
+    if unlogged is not None:
+        found.append(f"{unlogged or 'it'} is an unlogged or temporary table, which a crash empties: SET LOGGED")
     if inherited:
         found.append("other tables inherit from it: read each by itself, or partition it")
-    if subscribed:
-        found.append("it is a logical replica: its transactions are numbered by another server; read it there")
+    if subscribed is not None:
+        found.append(
+            f"{subscribed or 'it'} is a logical replica: its transactions are numbered by another server; read it there"
+        )
     return found
 
 
@@ -242,7 +258,7 @@ def _faults_of_column(xact: Sequence[object] | None, triggers: Sequence[_Trigger
     type_, _, not_null, _, default, *_ = xact
     if type_ != "xid8" or not not_null or default != _DEFAULT:
         return ["its column xact is not xid8 NOT NULL DEFAULT pg_current_xact_id(): rename that column, or mend it"]
-    if not changing and any(each.renumber for each in triggers):
+    if not changing and any(each.renumber_some for each in triggers):
         return [
             f"the trigger {RENUMBERING} gives a changed row a new number, so that the row would be counted twice: read the table "
             "by OpaquePostgresSpout, or drop the trigger if rows stay as they are"

@@ -24,7 +24,8 @@ _SECONDS = 30
 def changed_tables(counted: Iterable[PlannedTable]) -> Iterator[dict[str, Any]]:
     """Yield a row per interval whose rows differ from those counted; plans come newest first.
 
-    A table that cannot be looked at has one row, without an interval, with the reason. No error is raised for a table.
+    A table that cannot be looked at, or only in its newest intervals, has one row more, without an interval, which says so. No
+    error is raised for a table.
     """
     for (topology, stream), group in groupby(counted, key=lambda each: (each.topology, each.stream)):
         plans = list(group)
@@ -38,6 +39,18 @@ def changed_tables(counted: Iterable[PlannedTable]) -> Iterator[dict[str, Any]]:
         for each, change in zip(some, changes, strict=True):
             if change is not None:
                 yield {**told, "interval": each.plan["interval"], "txid": each.txid, "change": change}
+        looked, many = sum(_server(each.plan) == _server(some[0].plan) for each in some), max(plans[0].many, len(plans))
+        if looked < many:
+            of = f"{looked:,} of {many:,} intervals, the newest ones of this server"
+            change = f"looked at in {of}; `txbatch verify {topology}` reads all"
+            yield {**told, "interval": None, "txid": None, "change": change}
+
+
+def _server(plan: Mapping[str, Any]) -> list[Any]:
+    """Return the system, the database and the table of a plan. Timelines aside: a promoted standby goes on with the numbers of
+    transactions.
+    """
+    return [plan["history"][place] for place in (0, 2, 3)]
 
 
 def differences(source: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> list[str | None]:
@@ -52,8 +65,7 @@ def differences(source: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -
         table = description.describe(session, source["table"])
         at = TimeColumn.of(session, table, source["time"], source.get("timezone"))
         here = [*session.row(server.SYSTEM), table.oid]
-        # Timelines aside: a promoted standby goes on with the numbers of transactions.
-        same = [number for number, plan in enumerate(plans) if [plan["history"][place] for place in (0, 2, 3)] == here]
+        same = [number for number, plan in enumerate(plans) if _server(plan) == here]
         if 0 not in same:
             raise OtherHistory(f"{session.of} is another table, or on another server, than when it was counted")
         found: list[str | None] = [None] * len(plans)

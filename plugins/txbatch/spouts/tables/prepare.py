@@ -5,7 +5,7 @@ Each statement can be run alone and again. The column is added with the guard in
 
 from __future__ import annotations
 
-from txbatch.spouts.tables.description import BEFORE, GUARD, GUARDED, RENUMBERING, RENUMBERS, Table, sql_name
+from txbatch.spouts.tables.description import BEFORE, GUARD, GUARDED, MOVED, RENUMBERING, RENUMBERS, Table, sql_name
 from txbatch.spouts.tables.windows import literal, quoted
 
 
@@ -52,7 +52,7 @@ def _guard(table: str) -> list[str]:
         ]
     return [
         f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$body$ BEGIN RAISE EXCEPTION {literal(GUARDED)}; END $body$",
+        f"$body$ BEGIN RAISE EXCEPTION {literal(GUARDED + MOVED)}; END $body$",
         *made,
     ]
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from txbatch import settings
-from txbatch.core.batch.transaction import Metadata
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import Field, parse_fields
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # What a row takes, where nobody knows.
 ROW_BYTES = 100
+# From this attempt on, one task reads each part.
+ALONE_FROM = 3
 
 
 def _names_zone(timezone: str) -> bool:
@@ -94,10 +96,21 @@ class ReadsTable:
         return Copy(self.source, url, self.table, self._fields, key, server.place(session))
 
     def _rows(
-        self, spark: SparkSession, session: Session, table: description.Table, parts: Sequence[Part], *, labels: bool
+        self,
+        spark: SparkSession,
+        session: Session,
+        table: description.Table,
+        parts: Sequence[Part],
+        attempt: TransactionAttempt,
+        *,
+        labels: bool,
     ) -> DataFrame:
-        """Return the rows of parts of the table, by tasks with a connection each; `labels`: each row with its part's label."""
-        cores = spark.sparkContext.defaultParallelism
+        """Return the rows of parts of the table, by tasks with a connection each; `labels`: each row with its part's label.
+
+        Where rows are updated all the time, only a task that reads a part alone reads the part as of one moment: a late attempt
+        reads in that way.
+        """
+        cores = spark.sparkContext.defaultParallelism if attempt.attempt_id < ALONE_FROM else None
         cut = stretches.cut(session, table, self._fields, self.timezone, parts, cores)
         key = [name for name, _ in table.key] or [self._fields[0].name]
         copy = self._copy(session, key)

@@ -1,4 +1,8 @@
-"""Cuts what a batch reads of a table into stretches, of which each is read by a task of Spark with a connection of its own."""
+"""Cuts what a batch reads of a table into stretches, of which each is read by a task of Spark with a connection of its own.
+
+Tasks read as of different moments, and an UPDATE moves a row to another block. So a task of several refuses versions of rows
+that are newer than the cut. All other versions are in one stretch each, and as many rows as planned are all that were planned.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from txbatch.spouts.tables.description import Table, leaves, sql_name
 ROWS_PER_TASK = 100_000
 # If a part has so many of a table's rows, nobody asks for the part's blocks.
 _MOST = 0.25
+# Of so many transactions at most a task knows that they had ended before the cut; of more, one task reads the part.
+KNOWN_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +40,39 @@ def cut(
     fields: Sequence[Field],
     timezone: str | None,
     parts: Sequence[Part],
-    cores: int,
+    cores: int | None,
 ) -> list[Stretch]:
-    """Return the stretches of all parts, at least one for each; a small part is a single stretch."""
+    """Return the stretches of all parts, at least one for each; a small part is a single stretch. `cores` is None if each part
+    is to be a single stretch.
+    """
     columns = ", ".join(selected(field, table.columns[field.name], timezone) for field in fields)
     found = list[Stretch]()
     for part in parts:
-        tasks = min(max(cores, 1) * 2, math.ceil(part.records / ROWS_PER_TASK))
-        shares = _shares(session, table, part, tasks)
-        found += [
-            Stretch(part.label, f"SELECT {columns} {where}", leaf, oid, file) for where, leaf, oid, file in shares
-        ]
+        tasks = min(max(cores, 1) * 2, math.ceil(part.records / ROWS_PER_TASK)) if cores is not None else 1
+        newer = _newer(session, table, part) if tasks > 1 else None
+        for where, leaf, oid, file in _shares(session, table, part, tasks if newer else 1):
+            refuses = None if file is None else f"SELECT {where} AND {newer} LIMIT 1"
+            found.append(Stretch(part.label, f"SELECT {columns} {where}", leaf, oid, file, refuses))
     return found
+
+
+def _newer(session: Session, table: Table, part: Part) -> str | None:
+    """Return the condition of versions of a part's rows that this session does not see; None if there is no short one.
+
+    A version that a row was inserted with has the row's own transaction, or one within that. A version is newer if its
+    transaction had not ended: transactions before the oldest in progress had, and those of versions seen now.
+    """
+    oldest, next_ = session.row(
+        "SELECT pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text FROM pg_current_snapshot() s"
+    )
+    since = f"age(xmin) BETWEEN 0 AND age('{int(oldest) % 2**32}'::xid) AND xmin <> xact::xid"
+    known = list[str]()
+    if oldest != next_:
+        among = f"FROM {sql_name(table.name)} WHERE ({part.meets}) AND {since}"
+        known = [xid for (xid,) in session.rows(f"SELECT DISTINCT xmin::text {among} LIMIT {KNOWN_MAX + 1}")]
+    if len(known) > KNOWN_MAX:
+        return None
+    return since + (f" AND xmin::text <> ALL ('{{{','.join(known)}}}')" if known else "")
 
 
 def _shares(session: Session, table: Table, part: Part, tasks: int) -> Iterator[tuple[str, str, int, int | None]]:
