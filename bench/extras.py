@@ -19,6 +19,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 JDBC = "org.postgresql:postgresql:42.7.13"
 JDBC_NEEDS_NOT = "org.checkerframework:checker-qual"  # annotations for compilers
 DEBIAN_JAR = Path("/usr/share/java/postgresql.jar")
+MAVEN_JAR = Path.home() / ".m2/repository/org/postgresql/postgresql/42.7.13/postgresql-42.7.13.jar"
 PROGRAMS = Path(__file__).with_name("programs")
 
 
@@ -43,9 +44,10 @@ def python() -> Path:
 
 @cache
 def jdbc_jar() -> Path:
-    """PostgreSQL's JDBC driver: Debian's, else what Spark's `--packages` finds. LeftOut when there is none."""
-    if DEBIAN_JAR.exists():
-        return DEBIAN_JAR
+    """PostgreSQL's JDBC driver: Debian's, else Maven's, else what Spark's `--packages` finds. LeftOut when there is none."""
+    for jar in (DEBIAN_JAR, MAVEN_JAR):
+        if jar.exists():
+            return jar
     ivy = HOME / "ivy"
     jar = ivy / "jars" / f"{JDBC.replace(':', '_', 1).replace(':', '-')}.jar"
     if not jar.exists():
@@ -55,7 +57,8 @@ def jdbc_jar() -> Path:
     if not jar.exists():
         shutil.rmtree(ivy, ignore_errors=True)
         raise LeftOut(
-            f"no Maven repository within reach has {JDBC}, and Debian's libpostgresql-jdbc-java is not installed"
+            f"no Maven repository within reach has {JDBC}, and Debian's libpostgresql-jdbc-java is not installed; "
+            f"mvn dependency:get -Dartifact={JDBC} gets it"
         )
     return jar
 

@@ -17,7 +17,7 @@ import psycopg2
 
 from bench import extras
 from bench.database import Server, server
-from bench.measure import Contestant, Figure, LeftOut, Stopwatch, interleaved
+from bench.measure import Contestant, Figure, LeftOut, Stopwatch, calls_of, interleaved, noted
 from bench.plan import told
 from bench.results import Results
 from bench.words import Words
@@ -85,7 +85,8 @@ def planning(section: str, results: Results) -> None:
             f"{OPEN} open": partial(_beside, open_),
             f"{PLANS} plans": partial(_planned, PLANS),
         }
-        results.add(section, interleaved(contestants), PLANNING, rows=MANY, batch=BATCH)
+        runs = interleaved(contestants)
+        results.add(section, runs | noted(runs, f"{PLANS} plans", "looks"), PLANNING, rows=MANY, batch=BATCH)
         for connection in open_:
             connection.close()
 
@@ -93,7 +94,8 @@ def planning(section: str, results: Results) -> None:
 def _planned(number: int, watch: Stopwatch) -> None:
     spout = PostgresSpout(TABLE, FIELDS, source=SOURCE, max_rows=BATCH if number == 1 else BATCH // 10, existing=False)
     coordinator = spout.coordinator()
-    with watch.timed(), coordinator.one_look():
+    looks = calls_of("txbatch.spouts.postgres_table.Planner", watch, "looks")
+    with looks, watch.timed(), coordinator.one_look():
         for _ in range(number):
             plan = coordinator.initialize_transaction(1, None, None)
             assert plan is not None
@@ -173,7 +175,8 @@ OF = f"planning {BATCH:,} of {MANY:,} rows"
 PLANNING = [
     Figure(f"{OF}, s", "one plan", None, 0.3, 0.15, unit=1),
     Figure(f"{OF} beside {OPEN} open transactions, s", f"{OPEN} open", None, 0.3, 0.15, unit=1),
-    Figure(f"{PLANS} plans by one look, s", f"{PLANS} plans", None, unit=1),
+    Figure(f"{PLANS} plans of a train, s", f"{PLANS} plans", None, unit=1),
+    Figure(f"{PLANS} plans of a train, looks at the table", f"{PLANS} plans, looks", None, 5, 1, unit=1),
 ]
 READ = [
     Figure(f"{ROWS:,} rows into Spark / Spark JDBC, CPU", "PostgresSpout, CPU", "Spark JDBC, CPU", 1.2, 0.9),

@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 from bench import extras
 from bench.database import server
-from bench.measure import Contestant, Figure, Stopwatch, interleaved
+from bench.measure import Contestant, Figure, Stopwatch, calls_of, interleaved, noted
 from bench.plan import told
 from bench.results import Results
-from bench.tables import commanded
+from bench.tables import PLANS, commanded
 from bench.words import Words
 from bench.year import txbatch
 from txbatch.local.kafka_mock import Cluster, cluster
@@ -48,20 +48,24 @@ def topic(messages: int) -> Iterator[Cluster]:
 
 
 def planning(section: str, results: Results) -> None:
-    """One plan of sixteen partitions, with the clients that the plan needs."""
-    with topic(MESSAGES // 100):
-        runs = interleaved({"one plan": _planned})
-        results.add(section, runs, PLANNING, partitions=PARTITIONS)
+    """One plan of sixteen partitions, and 400 of a train, with the clients that the plans need."""
+    with topic(PLANS):
+        runs = interleaved({"one plan": partial(_planned, 1), f"{PLANS} plans": partial(_planned, PLANS)})
+        noted_too = noted(runs, "one plan", "bytes") | noted(runs, f"{PLANS} plans", "looks")
+        results.add(section, runs | noted_too, PLANNING, partitions=PARTITIONS)
 
 
-def _planned(watch: Stopwatch) -> None:
-    spout = KafkaSpout(TOPIC, FIELDS, source=SOURCE)
+def _planned(number: int, watch: Stopwatch) -> None:
+    spout = KafkaSpout(TOPIC, FIELDS, source=SOURCE, max_records=PLANS // number)
     coordinator = spout.coordinator()
-    with watch.timed():
-        plan = coordinator.initialize_transaction(1, None, None)
+    looks = calls_of("txbatch.spouts.topics.look.look", watch, "looks")
+    with looks, watch.timed(), coordinator.one_look():
+        for _ in range(number):
+            plan = coordinator.initialize_transaction(1, None, None)
+            assert plan is not None
+            assert len(plan["partitions"]) == PARTITIONS
+            coordinator.offsets = {**coordinator.offsets, **plan["partitions"]}
     coordinator.close()
-    assert plan is not None
-    assert len(plan["partitions"]) == PARTITIONS
     watch.notes["bytes"] = len(json.dumps(plan))
 
 
@@ -97,7 +101,12 @@ def rebuilt(section: str, results: Results) -> None:
         results.add(section, interleaved(contestants), REBUILT, batches=BATCHES, partitions=PARTITIONS)
 
 
-PLANNING = [Figure(f"planning {PARTITIONS} partitions of a topic, s", "one plan", None, 0.15, unit=1)]
+PLANNING = [
+    Figure(f"planning {PARTITIONS} partitions of a topic, s", "one plan", None, 0.15, unit=1),
+    Figure(f"a plan of {PARTITIONS} partitions, bytes", "one plan, bytes", None, 2_000, unit=1),
+    Figure(f"{PLANS} plans of a train, s", f"{PLANS} plans", None, unit=1),
+    Figure(f"{PLANS} plans of a train, looks at the topic", f"{PLANS} plans, looks", None, 5, 1, unit=1),
+]
 INTO = f"{PARTITIONS * MESSAGES:,} messages"
 READ = [
     Figure(f"{INTO}: a bare consumer / into Spark", "bare consumer", "KafkaSpout", 0.5, 0.8, higher=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -16,6 +17,7 @@ from txbatch import OpaqueKafkaSpout
 from txbatch.local.kafka_mock import Cluster, cluster
 from txbatch.spouts.topics import client
 from txbatch.spouts.topics.look import parsed
+from txbatch.spouts.topics.messages import Range
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +260,22 @@ def test_a_large_message_comes_whole(topic: Topic) -> None:
     value = "x" * 900_000
     topic.append(0, [value])
     assert topic.values(topic.plan()) == [value]
+
+
+def test_python_looks_for_no_cycles_while_messages_are_read(topic: Topic) -> None:
+    """A search through thousands of messages took as long as reading the messages; and reading leaves no cycles behind."""
+    topic.append(0, [str(number) for number in range(2000)])
+    reading = topic.spout()._reader().read(0, [Range(0, 2000)])
+    gc.collect()
+    assert next(reading)
+    assert not gc.isenabled()
+    assert sum(len(messages) for _, messages in reading) < 2000
+    assert gc.isenabled()
+    assert gc.collect() < 100
+    given_up = topic.spout()._reader().read(0, [Range(0, 2000)])
+    next(given_up)
+    given_up.close()  # type: ignore[attr-defined]
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -273,8 +274,11 @@ def test_ranges_of_several_batches_are_read_through_and_each_has_its_messages(lo
     reader = log.spout()._reader()
     ranges = [Range(*each) for each in ((0, 5), (5, 10), (10, 12), (12, 19), (19, 21), (23, 26), (26, 30))]
     found = {at: list[int]() for at in range(len(ranges))}
-    for at, messages in reader.read(0, ranges):
-        found[at] = found[at] + [int(each.value() or b"") for each in messages]
+    for shares, messages in reader.read(0, ranges):
+        left = iter(messages)
+        for at, many in shares:
+            found[at] += [int(each.value() or b"") for each in islice(left, many)]
+        assert not list(left)
     kept = {*range(30)} - {*range(10, 20), 25}
     assert found == {at: sorted(kept & {*range(each.start, each.end)}) for at, each in enumerate(ranges)}
     with refused("TX205", "ends at 30, before 31"):

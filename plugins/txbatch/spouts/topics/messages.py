@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, SourceCutBack, TxbatchError
+from txbatch.core.garbage import without_gc
 from txbatch.spouts.topics.client import consuming, in_our_words
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class Range(NamedTuple):
     epoch: int = -1
 
 
+# The numbers of ranges, in their order, each with how many of some messages belong to the range.
+Shares = Sequence[tuple[int, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicReader:
     """Reads ranges of a topic. The options may hold a password. `seconds`: so long a range may be silent."""
@@ -48,24 +53,19 @@ class TopicReader:
     committed: bool
     seconds: float
 
-    def read(self, number: int, ranges: Sequence[Range]) -> Iterator[tuple[int, Sequence[Message]]]:
-        """Yield the messages of ranges of a partition, some at a time, each time with the number of the range.
+    def read(self, number: int, ranges: Sequence[Range]) -> Iterator[tuple[Shares, Sequence[Message]]]:
+        """Yield the messages of ranges of a partition, some at a time, each time with the shares of the ranges.
 
         The ranges are in order, and none is empty; ranges that follow each other are read through. Raise RecordsGone if a
         beginning is no longer kept or the partition ends before a range does, SourceCutBack if the log was cut off below a
-        range, PartitionUnreadable if nothing comes.
+        range, PartitionUnreadable if nothing comes. Until the end Python looks for no cycles: a search through messages, which
+        have none, takes as long as reading the messages.
         """
         place, fetched = f"{self.of}, partition {number}", _Fetched(number)
-        with consuming(place, self.options, committed=self.committed, told=fetched) as consumer:
+        with consuming(place, self.options, committed=self.committed, told=fetched) as consumer, without_gc():
             for first, ends in _through(ranges):
-                at = 0
                 for messages in self._span(consumer, _Span(place, ranges[first], ends[-1], self.seconds, fetched)):
-                    left = messages
-                    while left:
-                        cut = bisect_left(left, ends[at], key=offset_of)
-                        if cut:
-                            yield first + at, left[:cut]
-                        left, at = left[cut:], at + (cut < len(left))
+                    yield list(_shares(messages, first, ends)), messages
 
     def count(self, number: int, range_: Range) -> int:
         """Return how many messages a range has."""
@@ -188,9 +188,21 @@ def _through(ranges: Sequence[Range]) -> Iterator[tuple[int, Sequence[int]]]:
         if ends and each.start != ends[-1]:
             yield number - len(ends), ends
             ends = []
-        ends = [*ends, each.end]
+        ends.append(each.end)
     if ends:
         yield len(ranges) - len(ends), ends
+
+
+def _shares(messages: Sequence[Message], first: int, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the number of each range that has some of the messages, and how many. `ends` are of ranges that follow each other,
+    from number `first` on.
+    """
+    done, at = 0, bisect_right(ends, offset_of(messages[0]))
+    while done < len(messages):
+        cut = bisect_left(messages, ends[at], done, key=offset_of)
+        if cut > done:
+            yield first + at, cut - done
+        done, at = cut, at + 1
 
 
 def _next_at_once(messages: Sequence[Message]) -> int:

@@ -31,6 +31,7 @@ class Task:
         given = sorted(_RANGE(row) for batch in batches for row in batch.to_pylist())
         for number, ranges in groupby(given, key=itemgetter(0)):
             _, *bounds, labels = zip(*ranges, strict=True)
-            for at, messages in self.reader.read(number, list(map(Range, *bounds))):
+            for shares, messages in self.reader.read(number, list(map(Range, *bounds))):
                 found = self.columns.batch(messages)
-                yield found.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(labels[at]), len(found)))
+                labelled = pa.concat_arrays([pa.repeat(pa.scalar(labels[at]), many) for at, many in shares])
+                yield found.append_column(PARTITION_COLUMN, labelled)
