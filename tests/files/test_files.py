@@ -23,11 +23,13 @@ def read(case: Case) -> list[list[Any]]:
     if case.format == "text":
         return [[line] for line in text_lines.lines(case.path, **case.options)]
     fields = parse_fields(case.fields)
+    given = options.check_options(case.format, case.options)
     if case.format == "parquet":
-        return [[told(value) for value in row.values()] for row in read_parquet(case.path, fields).to_pylist()]
+        found = read_parquet(case.path, fields, options=given)
+        return [[told(value) for value in row.values()] for row in found.to_pylist()]
     IntervalSpout(case.path, case.fields, time=fields[0].name, format=case.format, options=dict(case.options))
     times = Times(fields[0].name, EPOCH, FAR, EPOCH, FAR)
-    found = read_text(case.path, Format(case.format, fields, options.check_options(case.format, case.options), times))
+    found = read_text(case.path, Format(case.format, fields, given, times))
     return [[told(value) for value in row.values()] for row in found.to_pylist()]
 
 

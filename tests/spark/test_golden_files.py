@@ -23,18 +23,24 @@ FORMATS = ("csv", "json", "parquet")
 Group = tuple[str, str, str]
 
 
+# Options by which files of one source may differ.
+VARIED = frozenset({"optional", "extra"})
+
+
 def groups(format_: str) -> dict[Group, list[Case]]:
-    """Cases that are read, by what one spout can read together; the largest groups."""
+    """Cases that are read, by what one spout can read together: the largest groups, and those whose files may differ."""
     found: dict[Group, list[Case]] = {}
     for case in cases(format_):
         if case.rows is not None:
             key = (case.format, case.fields, json.dumps(case.options, sort_keys=True))
             found.setdefault(key, []).append(case)
-    return dict(sorted(found.items(), key=lambda group: -len(group[1]))[:6])
+    largest = sorted(found.items(), key=lambda group: -len(group[1]))[:6]
+    return dict([*largest, *((key, cases_) for key, cases_ in found.items() if VARIED & json.loads(key[2]).keys())])
 
 
 GOOD = {group: together for format_ in FORMATS for group, together in groups(format_).items()}
 BAD = [case for format_ in FORMATS for case in [case for case in cases(format_) if case.code][5::40]]
+BAD += [case for format_ in FORMATS for case in cases(format_) if case.code and VARIED & case.options.keys()][::4]
 
 
 def read(spark: SparkSession, root: Path, case: Case) -> list[list[Any]]:

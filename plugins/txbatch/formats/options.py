@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,12 +115,22 @@ TIMES: dict[str, Option] = MOMENTS | {
     "date_format": Option(None, _date_format, "how dates are written: strptime's words, with %Y"),
 }
 
-JSON: dict[str, Option] = {
-    "optional": Option((), texts, "fields that a record may lack, one or several: they are null then"),
-    "quoted_numbers": Option(
-        False, yes_or_no, "numbers may also stand in quotes, as producers of exact decimals write them"
+# What every format has: a JSON record may lack the fields, a file of the other formats.
+LACKING: dict[str, Option] = {
+    "optional": Option(
+        (), texts, "fields that a file, or a record of JSON, may lack, one or several: they are null then"
     ),
-} | TIMES
+}
+
+JSON: dict[str, Option] = (
+    LACKING
+    | {
+        "quoted_numbers": Option(
+            False, yes_or_no, "numbers may also stand in quotes, as producers of exact decimals write them"
+        ),
+    }
+    | TIMES
+)
 
 CSV: dict[str, Option] = {
     "header": Option(False, yes_or_no, "the first line of each file names the columns, which may stand in any order"),
@@ -136,9 +146,17 @@ CSV: dict[str, Option] = {
         False, yes_or_no, "texts may hold U+0000, which is refused else: UTF-16 that is taken for UTF-8 is full of it"
     ),
     "multiline": Option(False, yes_or_no, "cells in quotes may hold line ends; such a file is read by one task"),
+    "extra": Option(
+        "refuse",
+        one_of("refuse", "ignore"),
+        "'ignore' passes over columns that are no fields, and reads none of their cells",
+    ),
+    **LACKING,
 } | TIMES
 
-FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": JSON, "parquet": {}}
+PARQUET: dict[str, Option] = LACKING
+
+FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": JSON, "parquet": PARQUET}
 
 # What Spark, or who comes from elsewhere, calls one of ours.
 _OURS = {"delimiter": "sep", "separator": "sep", "charset": "encoding"}
@@ -205,6 +223,20 @@ def check_options(format_: str, given: Mapping[str, Any]) -> Options:
     return options
 
 
+def check_names(format_: str, options: Options, fields: Collection[str], time: str) -> None:
+    """Refuse options that name no field, or that go by the names of columns where files have no header: DefinitionError."""
+    optional = options["optional"]
+    if unknown := [name for name in optional if name not in fields]:
+        raise InvalidOption(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {', '.join(fields)}")
+    if time in optional and format_ != "json":
+        raise InvalidOption(f"IntervalSpout: optional={time!r} is the time, by which each record is in an interval")
+    for name in ("optional", "extra") if not options.get("header", True) else ():
+        if options[name] != CSV[name].default:
+            raise InvalidOption(
+                f"IntervalSpout: {name}={options[name]!r} goes by the names of columns; say header=True, or leave it out"
+            )
+
+
 def _check_apart(options: Options) -> None:
     """Refuse two equal signs of CSV with different meanings."""
     for one, other in (("sep", "quote"), ("decimal", "thousands")):
@@ -221,5 +253,4 @@ def _refusal(format_: str, plain: str) -> str:
         return f"is not taken: here it is {ours!r}; say {ours}="
     if plain in _ELSEWHERE:
         return f"is not taken: {_ELSEWHERE[plain]}; remove it"
-    known = ", ".join(FORMATS[format_])
-    return f"is none of {format_}: {f'it has {known}' if known else 'it has none'}"
+    return f"is none of {format_}: it has {', '.join(FORMATS[format_])}"

@@ -12,7 +12,7 @@ from datetime import date
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import AmbiguousFiles, BadRecord, BadText, OutOfRange
@@ -20,7 +20,7 @@ from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.formats import parquet_schema
 from txbatch.formats.listing import check_size, escaped, relative_path
-from txbatch.formats.parquet_schema import WAY_OUT, check, folder_value, opened, readable
+from txbatch.formats.parquet_schema import NO_OPTIONS, NOWHERE, WAY_OUT, check, missing_value, opened, readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,13 @@ _BATCH_ROWS = 65_536
 CHECKSUMS = {"parquet.page.verify-checksum.enabled": "true"}
 
 
-def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Sequence[Field]) -> DataFrame:
+def read(
+    spark: SparkSession,
+    folder: Path,
+    files: Mapping[str, int],
+    fields: Sequence[Field],
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> DataFrame:
     """Return the records of files, with the declared fields. `files` has the names below `folder`, with the planned sizes.
 
     Raise BadRecord with the file, the column and both types, TransientError if a file has changed since the planning.
@@ -40,7 +46,7 @@ def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Se
     for_arrow: list[str] = []
     for name, size in files.items():
         check_size(folder / name, size)
-        (for_spark if check(folder, name, fields) else for_arrow).append(name)
+        (for_spark if check(folder, name, fields, options) else for_arrow).append(name)
     schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
     paths = [escaped(folder.resolve() / name) for name in for_spark]
     native = spark.read.options(**CHECKSUMS).schema(schema).parquet(*paths) if for_spark else None
@@ -49,17 +55,24 @@ def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Se
         if not for_arrow:
             return native
     names = spark.createDataFrame([(name,) for name in for_arrow], "name string").repartition(len(for_arrow), "name")
-    ours = names.mapInArrow(partial(_read, str(folder.resolve()), list(fields)), schema)
+    ours = names.mapInArrow(partial(_read, str(folder.resolve()), list(fields), dict(options)), schema)
     return ours if native is None else native.union(ours)
 
 
-def check_texts(folder: Path, name: str, fields: Sequence[Field], time: str, within: tuple[date, date]) -> None:
+def check_texts(
+    folder: Path,
+    name: str,
+    fields: Sequence[Field],
+    time: str,
+    within: tuple[date, date],
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> None:
     """Refuse a file with a text that is no UTF-8, in a record with a time from the first to before the second of `within`.
 
     BadRecord names column and row. Spark and Arrow would read the bytes unchecked.
     """
     first = 1
-    for batch in read_batches(folder, name, fields):
+    for batch in read_batches(folder, name, fields, options):
         for field in fields:
             if field.type == "string" and (row := _no_text(batch, field.name, time, within)) is not None:
                 raise BadText(
@@ -98,19 +111,24 @@ def _check_opened(records: DataFrame, folder: Path, names: Sequence[str]) -> Non
         raise AmbiguousFiles(f"{folder}: Spark does not read {', '.join(left_out[:5])}; rename them")
 
 
-def _read(folder: str, fields: Sequence[Field], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read(
+    folder: str, fields: Sequence[Field], options: Mapping[str, Any], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for name in batch.column(0).to_pylist():
-            yield from read_batches(Path(folder), name, fields)
+            yield from read_batches(Path(folder), name, fields, options)
 
 
-def read_batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    folder: Path, name: str, fields: Sequence[Field], options: Mapping[str, Any] = NO_OPTIONS
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of a file, cast without loss. If a cast would lose, BadRecord names the column."""
     import pyarrow as pa
 
     path, file = folder / name, opened(folder / name)
     own = [field for field in fields if field.name in file.schema_arrow.names]
-    given = {field.name: folder_value(name, field, folder) for field in fields if field not in own}
+    missing = (field for field in fields if field not in own)
+    given = {field.name: missing_value(name, field, folder, options) for field in missing}
     int96 = [field.name for field in own if parquet_schema.int96(file, field)]
     # Arrow reads INT96 as nanoseconds, from 1678 to 2262, or as microseconds, cut: refused unless both say the same.
     source = opened(path, coerce_int96_timestamp_unit="us") if int96 else file
@@ -121,7 +139,7 @@ def read_batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[p
             columns = []
             for field in fields:
                 if field.name in given:
-                    columns.append(pa.repeat(pa.scalar(given[field.name], arrow_type(field.type)), len(batch)))
+                    columns.append(_repeated(given[field.name], field, len(batch)))
                     continue
                 column = _cast(batch.column(field.name), field, path)
                 if field.name in int96 and _cast(exact.column(field.name), field, path) != column:
@@ -130,6 +148,13 @@ def read_batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[p
                     )
                 columns.append(column)
             yield pa.record_batch(columns, names=[field.name for field in fields])
+
+
+def _repeated(value: Any, field: Field, times: int) -> pa.Array:
+    """Return a column of one value, which a folder's name has; of null, if the value is nowhere."""
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(None if value is NOWHERE else value, arrow_type(field.type)), times)
 
 
 def _cast(column: pa.Array, field: Field, path: Path) -> pa.Array:

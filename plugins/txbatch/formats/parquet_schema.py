@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -20,22 +21,24 @@ if TYPE_CHECKING:
 # What Spark unpacks without libraries of the machine.
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+# The value of a field that neither a file nor its folders' names have.
+NOWHERE = object()
 WAY_OUT = "declare the column of the files, or write the file again"
 _INTEGERS = {"smallint": "int16", "int": "int32", "bigint": "int64"}
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
-def check(folder: Path, name: str, fields: Sequence[Field]) -> bool:
+def check(folder: Path, name: str, fields: Sequence[Field], options: Mapping[str, Any] = NO_OPTIONS) -> bool:
     """Check a file's footer against the fields; return whether Spark reads the file exactly."""
     file = opened(folder / name)
     exact = True
     for field in fields:
         found = _column(file, folder / name, field)
         if found is None:
-            folder_value(name, field, folder, file.schema_arrow.names)
-            exact = False
+            exact = missing_value(name, field, folder, options, file.schema_arrow.names) is NOWHERE and exact
         else:
-            exact = _fits(file, folder / name, field, found) and exact
+            exact = _fits(file, folder / name, field, found) and _alone(file, field) and exact
     return exact
 
 
@@ -57,8 +60,8 @@ def opened(path: Path, **options: str) -> pq.ParquetFile:
 def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | None:
     """Return the type of a field's column in the file; None if the file lacks the column, perhaps named by folders."""
     schema = file.schema_arrow
-    alike = [name for name in schema.names if name.lower() == field.name.lower()]
-    if alike == [field.name]:
+    alike = [name for name in schema.names if name.strip().lower() == field.name.lower()]
+    if alike.count(field.name) == 1:
         return _plain(schema.field(field.name).type)
     if alike:
         raise WrongColumns(
@@ -66,6 +69,11 @@ def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | Non
             + WAY_OUT
         )
     return None
+
+
+def _alone(file: pq.ParquetFile, field: Field) -> bool:
+    """Return whether no other column of the file has the field's name in other capitals: Spark would mistake the two."""
+    return sum(name.lower() == field.name.lower() for name in file.schema_arrow.names) == 1
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
@@ -159,15 +167,30 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] = ()) -> Any:
-    """Return a field's typed value from a folder's name (`day=2024-01-01/`). Raise BadRecord if missing or inexact."""
+def missing_value(
+    name: str, field: Field, folder: Path, options: Mapping[str, Any] = NO_OPTIONS, columns: Sequence[str] = ()
+) -> Any:
+    """Return the value of a field without a column, typed, from a folder's name (`day=2024-01-01/`); NOWHERE for an optional
+    field. Raise BadRecord if the value is missing or inexact.
+    """
     parts = dict(part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
-    if field.name not in parts:
+    if field.name in parts:
+        return _folder_value(folder / name, field, parts[field.name])
+    if field.name not in options.get("optional", ()):
         raise WrongColumns(
             f"{folder / name}: it has no column {field.name!r}, nor has a folder that name; it has "
-            f"{', '.join(map(repr, columns))}: declare the fields as the files have them, or write the file anew"
+            f"{', '.join(map(repr, columns))}: declare the fields as the files have them, say optional={field.name!r} if files "
+            "may lack it, or write the file anew"
         )
-    text = unquote(parts[field.name])
+    if alike := [each for each in parts if each.strip().lower() == field.name.lower()]:
+        raise WrongColumns(
+            f"{folder / name}: it lacks {field.name!r}, and a folder names {alike[0]!r}; write both alike"
+        )
+    return NOWHERE
+
+
+def _folder_value(file: Path, field: Field, written: str) -> Any:
+    text = unquote(written)
     if text == HIVE_NULL:
         return None
     try:
@@ -180,6 +203,6 @@ def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] =
     except ValueError:
         pass
     raise WrongColumns(
-        f"{folder / name}: the folder's {field.name}={text!r} is not read as {field.type}; declare it as string, an integer "
+        f"{file}: the folder's {field.name}={text!r} is not read as {field.type}; declare it as string, an integer "
         "or a date (2024-01-01)"
     )

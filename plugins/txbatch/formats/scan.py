@@ -84,6 +84,11 @@ class Format:
                 with_line = partial(decode, block.data, self.fields, self.options, keep)
                 yield _named(block, with_line, self._ways)
 
+    def header(self, range_: Range) -> list[str] | None:
+        """Return the columns that a file's header names; None without a header."""
+        blocks = self._blocks(range_.path, 0, 1, range_.planned)
+        return self._columns(range_, blocks)[0] if self.options.get("header") else None
+
     def _ways(self, misfit: Misfit) -> str:
         """Return further ways out for a misfit cell; a cell that is no time of an interval can be quarantined."""
         if misfit.field is None:

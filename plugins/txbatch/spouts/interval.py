@@ -152,6 +152,17 @@ class IntervalSpout(PlainSpout):
         gone = self.gone(before)
         return [name for name in before["files"] if name in gone or name not in again["files"]]
 
+    def passed_over(self, metadata: Metadata) -> str | None:
+        """Return the newest file of a plan with its columns that are no fields, if these are passed over; None for none."""
+        if self._options().get("extra") != "ignore":
+            return None
+        # With pyarrow; a job file needs Python alone.
+        from txbatch.formats.passed_over import passed_over
+        from txbatch.formats.scan import Format
+
+        format_ = Format(self.format, parse_fields(self.fields), self._options())
+        return passed_over(self._folder, metadata["files"], format_)
+
     def check_plan(self, metadata: Metadata) -> None:
         """Refuse a plan with a file of another size, unless the planned part of a grown file can be read."""
         for name, entry in metadata["files"].items() if self.fusable else ():
@@ -173,7 +184,7 @@ class IntervalSpout(PlainSpout):
         start, end = map(datetime.fromisoformat, metadata["interval"])
         within = (start.date(), end.date()) if self._time_type == "date" else (start, end)
         for name in metadata["files"]:
-            parquet_files.check_texts(self._folder, name, parse_fields(self.fields), self.time, within)
+            parquet_files.check_texts(self._folder, name, parse_fields(self.fields), self.time, within, self._options())
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return the records of the interval."""
@@ -215,7 +226,8 @@ class IntervalSpout(PlainSpout):
         fields = parse_fields(self.fields)
         looks = {file: look(file) for file in files}
         if self.format == "parquet":
-            records = self._inside(parquet_files.read(spark, self._folder, sizes, fields), start, end)
+            found = parquet_files.read(spark, self._folder, sizes, fields, self._options())
+            records = self._inside(found, start, end)
             return Reading(asked, looks, records, kept=False)
         times = Times(self.time, *self._bounds(), start, end)
         records = scan(spark, files, Format(self.format, fields, self._options(), times))
@@ -264,8 +276,6 @@ class IntervalSpout(PlainSpout):
         if self.format not in formats.FORMATS:
             known = ", ".join(formats.FORMATS)
             raise InvalidOption(f"IntervalSpout: format {self.format!r} is not one of {known}")
-        names = {field.name for field in parse_fields(self.fields)}
-        unknown = [name for name in self._options().get("optional", ()) if name not in names]
-        if unknown:
-            raise InvalidOption(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {self.fields}")
+        names = [field.name for field in parse_fields(self.fields)]
+        formats.check_names(self.format, self._options(), names, self.time)
         self._bounds()
