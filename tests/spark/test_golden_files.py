@@ -24,7 +24,7 @@ Group = tuple[str, str, str]
 
 
 # Options by which files of one source may differ.
-VARIED = frozenset({"optional", "extra"})
+VARIED = frozenset({"optional", "extra", "numbers_as_text"})
 
 
 def groups(format_: str) -> dict[Group, list[Case]]:

@@ -107,6 +107,9 @@ def test_a_run_without_an_interval_is_refused(tmp_path: Path) -> None:
         ({"options": {"header": True, "extra": "keep"}}, ("TX208", "extra='keep'", "'refuse'", "'ignore'")),
         ({"format": "json", "options": {"extra": "ignore"}}, ("TX208", "'extra'", "json")),
         ({"format": "parquet", "options": {"optional": "sale"}}, ("TX208", "optional='sale'", "time")),
+        ({"format": "json", "options": {"numbers_as_text": "sale"}}, ("TX208", "numbers_as_text='sale'", "timestamp")),
+        ({"format": "json", "options": {"numbers_as_text": ["shop", "id"]}}, ("TX208", "numbers_as_text='id'", "shop")),
+        ({"options": {"numbers_as_text": "shop"}}, ("TX208", "'numbers_as_text'", "csv")),
         ({"format": "parquet", "options": {"header": True}}, ("TX208", "'header'", "parquet", "optional")),
     ],
 )

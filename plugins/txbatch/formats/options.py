@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.errors import InvalidOption
+from txbatch.core.records.fields import Field
 from txbatch.core.records.time_buckets import zone_named
 from txbatch.formats import time_formats
 
@@ -122,15 +123,21 @@ LACKING: dict[str, Option] = {
     ),
 }
 
-JSON: dict[str, Option] = (
-    LACKING
-    | {
-        "quoted_numbers": Option(
-            False, yes_or_no, "numbers may also stand in quotes, as producers of exact decimals write them"
-        ),
-    }
-    | TIMES
-)
+# What formats have besides whose values have types of their own.
+TYPED: dict[str, Option] = {
+    **LACKING,
+    "numbers_as_text": Option(
+        (), texts, "string fields, one or several, that also take numbers: by their digits, as they are written"
+    ),
+}
+
+JSON: dict[str, Option] = {
+    **TYPED,
+    "quoted_numbers": Option(
+        False, yes_or_no, "numbers may also stand in quotes, as producers of exact decimals write them"
+    ),
+    **TIMES,
+}
 
 CSV: dict[str, Option] = {
     "header": Option(False, yes_or_no, "the first line of each file names the columns, which may stand in any order"),
@@ -154,7 +161,7 @@ CSV: dict[str, Option] = {
     **LACKING,
 } | TIMES
 
-PARQUET: dict[str, Option] = LACKING
+PARQUET: dict[str, Option] = TYPED
 
 FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": JSON, "parquet": PARQUET}
 
@@ -223,11 +230,17 @@ def check_options(format_: str, given: Mapping[str, Any]) -> Options:
     return options
 
 
-def check_names(format_: str, options: Options, fields: Collection[str], time: str) -> None:
+def check_names(format_: str, options: Options, fields: Sequence[Field], time: str) -> None:
     """Refuse options that name no field, or that go by the names of columns where files have no header: DefinitionError."""
-    optional = options["optional"]
-    if unknown := [name for name in optional if name not in fields]:
-        raise InvalidOption(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {', '.join(fields)}")
+    types = {field.name: field.type for field in fields}
+    optional, as_text = options["optional"], options.get("numbers_as_text", ())
+    for option, named in (("optional", optional), ("numbers_as_text", as_text)):
+        if unknown := [name for name in named if name not in types]:
+            raise InvalidOption(f"IntervalSpout: {option}={unknown[0]!r} is not among the fields {', '.join(types)}")
+    if others := [name for name in as_text if types[name] != "string"]:
+        raise InvalidOption(
+            f"IntervalSpout: numbers_as_text={others[0]!r} is a {types[others[0]]}; declare it a string"
+        )
     if time in optional and format_ != "json":
         raise InvalidOption(f"IntervalSpout: optional={time!r} is the time, by which each record is in an interval")
     for name in ("optional", "extra") if not options.get("header", True) else ():

@@ -16,11 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import AmbiguousFiles, BadRecord, BadText, OutOfRange
-from txbatch.core.records.fields import Field
+from txbatch.core.records.fields import INTEGER_TYPES, Field
 from txbatch.core.records.sql import spark_name
 from txbatch.formats import parquet_schema
 from txbatch.formats.listing import check_size, escaped, relative_path
-from txbatch.formats.parquet_schema import NO_OPTIONS, NOWHERE, WAY_OUT, check, missing_value, opened, readable
+from txbatch.formats.parquet_schema import (
+    NO_OPTIONS,
+    NOWHERE,
+    WAY_OUT,
+    check,
+    has_whole,
+    missing_value,
+    opened,
+    readable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,9 +175,27 @@ def _cast(column: pa.Array, field: Field, path: Path) -> pa.Array:
             column = column.dictionary_decode()
         if field.type == "timestamp" and not pa.types.is_null(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz))
+        if has_whole(column.type) and field.type in INTEGER_TYPES | {"string"}:
+            column = _integers(column)
         return column.cast(type_)
     except pa.ArrowInvalid as error:
         why = str(error).splitlines()[0].rstrip(". ")
         raise BadRecord(
             f"{path}: a value of the column {field.name!r} is no {field.type} ({why}); {WAY_OUT}"
         ) from error
+
+
+def _integers(column: pa.Array) -> pa.Array:
+    """Return floating numbers as integers. Raise ArrowInvalid for a number with a fraction, or of no exact size.
+
+    From 2^53 on, or 2^24 of a float, not every integer has a number of its own: another one may have been written.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    bits = 53 if column.type == pa.float64() else 24
+    whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), pa.scalar(2.0**bits, column.type)))
+    if pc.all(whole).as_py() is False:
+        value = column[pc.index(whole, False).as_py()].as_py()
+        raise pa.ArrowInvalid(f"{value!r} is not a whole number below 2^{bits}, up to which each integer has its own")
+    return column.cast(pa.int64())

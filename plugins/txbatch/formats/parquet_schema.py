@@ -38,7 +38,8 @@ def check(folder: Path, name: str, fields: Sequence[Field], options: Mapping[str
         if found is None:
             exact = missing_value(name, field, folder, options, file.schema_arrow.names) is NOWHERE and exact
         else:
-            exact = _fits(file, folder / name, field, found) and _alone(file, field) and exact
+            as_text = field.name in options.get("numbers_as_text", ())
+            exact = _fits(file, folder / name, field, found, as_text=as_text) and _alone(file, field) and exact
     return exact
 
 
@@ -86,7 +87,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return stored.get(type_, type_)
 
 
-def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) -> bool:
+def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType, *, as_text: bool) -> bool:
     """Return True if Spark reads the column exactly as declared, False if only Arrow does. Raise BadRecord if neither does."""
     import pyarrow as pa
 
@@ -97,7 +98,7 @@ def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) ->
         exactly.add(pa.binary())
     if found in exactly or (int96(file, field) and b"org.apache.spark.version" in (file.metadata.metadata or {})):
         return _codec(file, path, field) in CODECS
-    if not _widens(found, field.type):
+    if not _widens(found, field.type) and not (as_text and (pa.types.is_integer(found) or has_whole(found))):
         raise WrongColumns(
             f"{path}: the column {field.name!r} is {found} in the file, declared as {field.type}; " + WAY_OUT
         )
@@ -117,6 +118,8 @@ def _widens(found: pa.DataType, declared: str) -> bool:
         return bool(types.is_fixed_size_binary(found))
     if declared in _INTEGERS:
         bits = pa.type_for_alias(_INTEGERS[declared]).bit_width
+        if has_whole(found):
+            return True
         return bool(types.is_integer(found) and (found.bit_width < bits or (found == pa.uint64() and bits == 64)))
     if declared in ("float", "double"):
         mantissa = 24 if declared == "float" else 53
@@ -128,6 +131,13 @@ def _widens(found: pa.DataType, declared: str) -> bool:
             return bool(whole >= (20 if found == pa.uint64() else _DIGITS[found.bit_width]))
         return bool(types.is_decimal(found) and found.scale <= scale and found.precision - found.scale <= whole)
     return False
+
+
+def has_whole(found: pa.DataType) -> bool:
+    """Return whether a type is floating, and its whole values are integers: pandas makes a double of integers with gaps."""
+    import pyarrow as pa
+
+    return found in (pa.float64(), pa.float32())
 
 
 def _leaf(file: pq.ParquetFile, field: Field) -> int:

@@ -276,6 +276,5 @@ class IntervalSpout(PlainSpout):
         if self.format not in formats.FORMATS:
             known = ", ".join(formats.FORMATS)
             raise InvalidOption(f"IntervalSpout: format {self.format!r} is not one of {known}")
-        names = [field.name for field in parse_fields(self.fields)]
-        formats.check_names(self.format, self._options(), names, self.time)
+        formats.check_names(self.format, self._options(), parse_fields(self.fields), self.time)
         self._bounds()
