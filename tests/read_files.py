@@ -22,13 +22,17 @@ def read_text(path: Path, format_: Format) -> pa.Table:
 
 
 def read_parquet(
-    path: Path, fields: Sequence[Field], folder: Path | None = None, options: Mapping[str, Any] = NO_OPTIONS
+    path: Path,
+    fields: Sequence[Field],
+    folder: Path | None = None,
+    options: Mapping[str, Any] = NO_OPTIONS,
+    time: str = "",
 ) -> pa.Table:
     """The records of a Parquet file below a folder, else below its own; what does not fit is refused."""
     folder = folder or path.parent
     name = str(path.relative_to(folder))
     check(folder, name, fields, options)
-    return pa.Table.from_batches(list(parquet_files.read_batches(folder, name, fields, options)), _schema(fields))
+    return pa.Table.from_batches(list(parquet_files.read_batches(folder, name, fields, options, time)), _schema(fields))
 
 
 def _schema(fields: Sequence[Field]) -> pa.Schema:

@@ -24,7 +24,7 @@ Group = tuple[str, str, str]
 
 
 # Options by which files of one source may differ.
-VARIED = frozenset({"optional", "extra", "numbers_as_text"})
+VARIED = frozenset({"optional", "extra", "numbers_as_text", "folders", "folder_time"})
 
 
 def groups(format_: str) -> dict[Group, list[Case]]:
@@ -58,6 +58,13 @@ def read(spark: SparkSession, root: Path, case: Case) -> list[list[Any]]:
         records.unpersist()
 
 
+def copied(case: Case, folder: Path, before: str = "") -> None:
+    """Put a case's file into a folder, below the folders that the case names."""
+    target = folder / case.file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(case.path, target.with_name(before + target.name))
+
+
 def in_order(rows: Any) -> list[str]:
     return sorted(map(repr, rows))
 
@@ -66,14 +73,15 @@ def in_order(rows: Any) -> list[str]:
 def test_good_files_are_read_in_spark_as_without_it(spark: SparkSession, group: Group, tmp_path: Path) -> None:
     together = GOOD[group]
     for number, case in enumerate(together):
-        shutil.copy(case.path, tmp_path / f"{number}-{case.file}")
+        copied(case, tmp_path, f"{number}-")
     expected = [list(row) for case in together for row in case.rows or []]
     assert in_order(read(spark, tmp_path, together[0])) == in_order(expected)
 
 
 @pytest.mark.parametrize("case", BAD, ids=str)
-def test_a_bad_file_is_refused_in_spark_for_the_same_reason(spark: SparkSession, case: Case) -> None:
+def test_a_bad_file_is_refused_in_spark_for_the_same_reason(spark: SparkSession, case: Case, tmp_path: Path) -> None:
+    copied(case, tmp_path)
     with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
-        read(spark, case.path, case)
+        read(spark, tmp_path, case)
     problem = in_our_words(failed.value)
     check_refusal(problem, str(case.code), *case.names)

@@ -7,6 +7,7 @@ import io
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,17 +36,18 @@ def decode(
     fields: Sequence[Field],
     options: Mapping[str, Any],
     keep: Keep | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
     columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
     """Return the records of whole lines of UTF-8. Cells stand in the order of `columns`, or of the fields if `columns` is
-    None. A column that is no field is not read; a field without a column is null.
+    None. A column that is no field is not read; a field without a column is what `given` has, or null.
 
     `keep` chooses records by time; the fields of unwanted records are not checked, except for the time. Misfit names the
     first faulty line.
     """
     names = list(columns or (field.name for field in fields))
     _check_line_ends(data, options)
-    found = _Cells.of(data, names, [field.name for field in fields], options)
+    found = _Cells.of(data, names, [field.name for field in fields], options, given)
     types = {field.name: field.type for field in fields}
     done: dict[str, pa.Array] = {}
     rows = None
@@ -213,9 +215,17 @@ class _Cells:
     width: int
     table: pa.Table
     options: Mapping[str, Any]
+    given: Mapping[str, Any]
 
     @classmethod
-    def of(cls, data: bytes, names: Sequence[str], wanted: Collection[str], options: Mapping[str, Any]) -> _Cells:
+    def of(
+        cls,
+        data: bytes,
+        names: Sequence[str],
+        wanted: Collection[str],
+        options: Mapping[str, Any],
+        given: Mapping[str, Any],
+    ) -> _Cells:
         """Return the cells of the wanted among all columns. The bytes of the others must be UTF-8, too."""
         unnamed = [str(number) for number in range(len(names))]
         read = [number for number in unnamed if names[int(number)] in wanted]
@@ -242,17 +252,23 @@ class _Cells:
             table = arrow_csv.read_csv(pa.BufferReader(data), *settings).combine_chunks()
         except pa.ArrowInvalid as error:
             raise _why(data, names, options) or Misfit(0, f"cannot be read: {error}") from None
-        return cls(data, len(names), table.rename_columns([names[int(each)] for each in table.column_names]), options)
+        table = table.rename_columns([names[int(each)] for each in table.column_names])
+        return cls(data, len(names), table, options, given)
 
     def values(self, field: Field, rows: pa.Array | None = None) -> pa.Array:
-        """Return a field's values of the rows, or of all rows; null if there is no such column."""
+        """Return a field's values of the rows, or of all rows; without a column what is given, or null."""
         if field.name not in self.table.column_names:
-            return pa.nulls(len(self.table) if rows is None else len(rows), arrow_type(field.type))
+            value = pa.scalar(self.given.get(field.name), arrow_type(field.type))
+            return pa.repeat(value, len(self.table) if rows is None else len(rows))
         column = self.table.column(field.name)
         strings = column.chunk(0) if column.num_chunks else pa.array([], pa.string())
         if rows is not None:
             strings = strings.take(rows)
-        return self.checked(field.name, lambda: cells.cast(strings, field.type, self.options), rows)
+        return self.checked(field.name, lambda: self._cast(strings, field), rows)
+
+    def _cast(self, strings: pa.Array, field: Field) -> pa.Array:
+        values = cells.cast(strings, field.type, self.options)
+        return cells.agreeing(values, self.given[field.name]) if field.name in self.given else values
 
     def checked(self, name: str, make: Callable[[], pa.Array], rows: pa.Array | None = None) -> pa.Array:
         """Return a column's values. An error names the misfit value and the value's line."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import BadText, InvalidName
@@ -34,14 +36,19 @@ _ESCAPED = re.compile(rb'\\[u/][^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?')
 
 
 def decode(
-    data: bytes, fields: Sequence[Field], options: Mapping[str, Any], keep: Keep | None = None
+    data: bytes,
+    fields: Sequence[Field],
+    options: Mapping[str, Any],
+    keep: Keep | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> pa.RecordBatch:
-    """Return the records of whole lines, without blank lines. Members without a field are passed over.
+    """Return the records of whole lines, without blank lines. Members without a field are passed over; an optional field without
+    a member is what `given` has, or null.
 
     `keep` chooses records by time. Misfit names the first line that is not one object, or a field that is missing or unlike
     the declaration.
     """
-    lines = _Lines(data, tuple(fields), options)
+    lines = _Lines(data, tuple(fields), options, given)
     records = lines.records()
     numbers: Sequence[int] = range(len(records))
     done: dict[str, pa.Array] = {}
@@ -79,8 +86,10 @@ class _Member:
 class _Lines:
     """Whole lines, and the values read from the lines."""
 
-    def __init__(self, data: bytes, fields: tuple[Field, ...], options: Mapping[str, Any]) -> None:
-        self.data, self.fields, self.options = data, fields, options
+    def __init__(
+        self, data: bytes, fields: tuple[Field, ...], options: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> None:
+        self.data, self.fields, self.options, self.given = data, fields, options, given
         self.quoted_numbers = bool(options.get("quoted_numbers"))
         self.members, self.decode = _decoder(
             fields,
@@ -109,7 +118,15 @@ class _Lines:
     def column(self, name: str, records: Sequence[Any], numbers: Sequence[int]) -> pa.Array:
         """Return a field of the records; `numbers` are the records' numbers in the block."""
         member = self.members[name]
+        if name in self.given:
+            return self.checked(name, numbers, lambda: self._agreeing(name, member, records))
         return self.checked(name, numbers, lambda: self._array(member.values(records), member))
+
+    def _agreeing(self, name: str, member: _Member, records: Sequence[Any]) -> pa.Array:
+        """Return the given value for each record; a record with the member must have that value."""
+        values, given = self._array(member.values(records), member), self.given[name]
+        lacks = pa.array([getattr(record, member.attribute) is msgspec.UNSET for record in records], pa.bool_())
+        return cells.agreeing(pc.if_else(lacks, pa.scalar(given, values.type), values), given)
 
     def checked(self, name: str, numbers: Sequence[int], make: Callable[[], pa.Array]) -> pa.Array:
         """Return a field's values. An error names the misfit value and the value's line."""

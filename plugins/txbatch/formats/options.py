@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.errors import InvalidOption
-from txbatch.core.records.fields import Field
+from txbatch.core.records.fields import INTEGER_TYPES, Field
 from txbatch.core.records.time_buckets import zone_named
 from txbatch.formats import time_formats
 
@@ -56,6 +57,12 @@ def one_of(*values: str) -> Callable[[Any], str]:
         raise ValueError(f"must be {' or '.join(map(repr, values))}")
 
     return check
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]+", value):
+        return value
+    raise ValueError("must be the name of folders, such as 'day' of `day=2026-11-01/`, in ASCII letters and digits")
 
 
 def _timestamp_format(value: Any) -> str:
@@ -120,6 +127,14 @@ TIMES: dict[str, Option] = MOMENTS | {
 LACKING: dict[str, Option] = {
     "optional": Option(
         (), texts, "fields that a file, or a record of JSON, may lack, one or several: they are null then"
+    ),
+    "folders": Option(
+        (),
+        texts,
+        "fields, one or several, that the names of folders have, such as `day=2026-11-01/`, and files may lack",
+    ),
+    "folder_time": Option(
+        None, _name, "the folders' name of a year, month, day or hour in which all times of their files lie"
     ),
 }
 
@@ -234,13 +249,19 @@ def check_names(format_: str, options: Options, fields: Sequence[Field], time: s
     """Refuse options that name no field, or that go by the names of columns where files have no header: DefinitionError."""
     types = {field.name: field.type for field in fields}
     optional, as_text = options["optional"], options.get("numbers_as_text", ())
-    for option, named in (("optional", optional), ("numbers_as_text", as_text)):
+    named_fields = {"optional": optional, "folders": options["folders"], "numbers_as_text": as_text}
+    for option, named in named_fields.items():
         if unknown := [name for name in named if name not in types]:
             raise InvalidOption(f"IntervalSpout: {option}={unknown[0]!r} is not among the fields {', '.join(types)}")
     if others := [name for name in as_text if types[name] != "string"]:
         raise InvalidOption(
             f"IntervalSpout: numbers_as_text={others[0]!r} is a {types[others[0]]}; declare it a string"
         )
+    for name in options["folders"]:
+        if types[name] not in INTEGER_TYPES | {"string", "date"}:
+            raise InvalidOption(
+                f"IntervalSpout: folders={name!r} is a {types[name]}; names of folders are read as string, an integer or a date"
+            )
     if time in optional and format_ != "json":
         raise InvalidOption(f"IntervalSpout: optional={time!r} is the time, by which each record is in an interval")
     for name in ("optional", "extra") if not options.get("header", True) else ():

@@ -6,9 +6,10 @@ codecs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -19,13 +20,15 @@ from txbatch.core.errors import AmbiguousFiles, BadRecord, BadText, OutOfRange
 from txbatch.core.records.fields import INTEGER_TYPES, Field
 from txbatch.core.records.sql import spark_name
 from txbatch.formats import parquet_schema
+from txbatch.formats.folders import NOWHERE, FolderTimes, not_of_folder, outside
 from txbatch.formats.listing import check_size, escaped, relative_path
+from txbatch.formats.misfit import BadValue, describe_value
 from txbatch.formats.parquet_schema import (
     NO_OPTIONS,
-    NOWHERE,
     WAY_OUT,
     check,
     has_whole,
+    held_against,
     missing_value,
     opened,
     readable,
@@ -33,7 +36,7 @@ from txbatch.formats.parquet_schema import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _BATCH_ROWS = 65_536
 # Of the pages whose writer noted one; a damaged page may be numbers like others.
@@ -46,25 +49,33 @@ def read(
     files: Mapping[str, int],
     fields: Sequence[Field],
     options: Mapping[str, Any] = NO_OPTIONS,
+    time: str = "",
 ) -> DataFrame:
     """Return the records of files, with the declared fields. `files` has the names below `folder`, with the planned sizes.
+
+    With the option `folder_time` the times in the field `time` are held against the names of the files' folders.
 
     Raise BadRecord with the file, the column and both types, TransientError if a file has changed since the planning.
     """
     for_spark: list[str] = []
     for_arrow: list[str] = []
+    times = FolderTimes.of(options)
     for name, size in files.items():
         check_size(folder / name, size)
-        (for_spark if check(folder, name, fields, options) else for_arrow).append(name)
+        exact = check(folder, name, fields, options) and (times is None or times.is_plain(name))
+        (for_spark if exact else for_arrow).append(name)
     schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
     paths = [escaped(folder.resolve() / name) for name in for_spark]
     native = spark.read.options(**CHECKSUMS).schema(schema).parquet(*paths) if for_spark else None
     if native is not None:
         _check_opened(native, folder, for_spark)
+        native = _bounded(native, for_spark, fields, options, time)
         if not for_arrow:
             return native
+    if not for_arrow:
+        return spark.createDataFrame([], schema)
     names = spark.createDataFrame([(name,) for name in for_arrow], "name string").repartition(len(for_arrow), "name")
-    ours = names.mapInArrow(partial(_read, str(folder.resolve()), list(fields), dict(options)), schema)
+    ours = names.mapInArrow(partial(_read, str(folder.resolve()), list(fields), dict(options), time), schema)
     return ours if native is None else native.union(ours)
 
 
@@ -121,21 +132,63 @@ def _check_opened(records: DataFrame, folder: Path, names: Sequence[str]) -> Non
 
 
 def _read(
-    folder: str, fields: Sequence[Field], options: Mapping[str, Any], batches: Iterator[pa.RecordBatch]
+    folder: str,
+    fields: Sequence[Field],
+    options: Mapping[str, Any],
+    time: str,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for name in batch.column(0).to_pylist():
-            yield from read_batches(Path(folder), name, fields, options)
+            yield from read_batches(Path(folder), name, fields, options, time)
+
+
+def _bounded(
+    records: DataFrame, names: Sequence[str], fields: Sequence[Field], options: Mapping[str, Any], time: str
+) -> DataFrame:
+    """Return the records, whose times are held against the names of the files' folders, where these have any."""
+    of = FolderTimes.of(options)
+    spans = {str(of.text(name)): span for name in names if of and (span := of.span(name))}
+    if of is None or not spans:
+        return records
+    from pyspark.sql import functions as F
+
+    file, at = F.col("_metadata.file_path"), F.col(spark_name(time))
+    text = F.regexp_extract(file, f"/{re.escape(of.key)}=([^/]*)/", 1)
+    whole_days = any((field.name, field.type) == (time, "date") for field in fields)
+    low, high = (
+        F.create_map(*(F.lit(each) for text_, span in spans.items() for each in (text_, _bound(span[end], whole_days))))
+        for end in (0, 1)
+    )
+    right = (at >= F.try_element_at(low, text)) & (at < F.try_element_at(high, text))
+    told = F.concat(file, F.lit(": "), at.cast("string"), F.lit(" "), _not_of_folder(of.key, text))
+    checked = F.when(F.coalesce(right, F.lit(True)), at).otherwise(F.raise_error(told))
+    return records.withColumn(time, checked.cast("date" if whole_days else "timestamp"))
+
+
+def _bound(moment: datetime, whole_days: bool) -> date:
+    return moment.date() if whole_days else moment
+
+
+def _not_of_folder(key: str, text: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    before, behind = not_of_folder("\0").split("\0")
+    return F.concat(F.lit(f"{before}{key}="), text, F.lit(behind))
 
 
 def read_batches(
-    folder: Path, name: str, fields: Sequence[Field], options: Mapping[str, Any] = NO_OPTIONS
+    folder: Path, name: str, fields: Sequence[Field], options: Mapping[str, Any] = NO_OPTIONS, time: str = ""
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file, cast without loss. If a cast would lose, BadRecord names the column."""
+    """Yield the records of a file, cast without loss. If a cast would lose, BadRecord names the column.
+
+    A value that contradicts the name of the file's folder is refused, and so is a time by the option `folder_time`.
+    """
     import pyarrow as pa
 
     path, file = folder / name, opened(folder / name)
     own = [field for field in fields if field.name in file.schema_arrow.names]
+    held = {field.name: held_against(name, field, folder, options) for field in own}
     missing = (field for field in fields if field not in own)
     given = {field.name: missing_value(name, field, folder, options) for field in missing}
     int96 = [field.name for field in own if parquet_schema.int96(file, field)]
@@ -155,8 +208,33 @@ def read_batches(
                     raise OutOfRange(
                         f"{path}: the column {field.name!r} holds times before 1678 or after 2261 as INT96; {WAY_OUT}"
                     )
+                if held[field.name] is not NOWHERE:
+                    _check_agrees(path, field, column, held[field.name])
                 columns.append(column)
-            yield pa.record_batch(columns, names=[field.name for field in fields])
+            batch = pa.record_batch(columns, names=[field.name for field in fields])
+            _check_folder_time(folder, name, batch, options, time)
+            yield batch
+
+
+def _check_agrees(path: Path, field: Field, column: pa.Array, given: Any) -> None:
+    from txbatch.formats.cells import agreeing
+
+    try:
+        agreeing(column, given)
+    except BadValue as bad:
+        value = describe_value(column[bad.index].as_py())
+        raise BadRecord(f"{path}: the column {field.name!r} has {value}, which {bad.reason}") from None
+
+
+def _check_folder_time(folder: Path, name: str, batch: pa.RecordBatch, options: Mapping[str, Any], time: str) -> None:
+    """Refuse a time that is not of the file's folder: BadRecord."""
+    of = FolderTimes.of(options)
+    if not (of and time and (span := of.span(name))):
+        return
+    times = batch.column(time)
+    if (index := outside(times, *span)) is not None:
+        value = describe_value(times[index].as_py())
+        raise BadRecord(f"{folder / name}: the column {time!r} has {value}, which {not_of_folder(of.named(name))}")
 
 
 def _repeated(value: Any, field: Field, times: int) -> pa.Array:

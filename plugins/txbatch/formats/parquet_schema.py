@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import DamagedFile, WrongColumns
 from txbatch.core.records.fields import Field, decimal_scale
+from txbatch.formats.folders import NOWHERE, folder_value, written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
 
 # What Spark unpacks without libraries of the machine.
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-# The value of a field that neither a file nor its folders' names have.
-NOWHERE = object()
 WAY_OUT = "declare the column of the files, or write the file again"
 _INTEGERS = {"smallint": "int16", "int": "int32", "bigint": "int64"}
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
@@ -38,6 +34,7 @@ def check(folder: Path, name: str, fields: Sequence[Field], options: Mapping[str
         if found is None:
             exact = missing_value(name, field, folder, options, file.schema_arrow.names) is NOWHERE and exact
         else:
+            exact = exact and not is_named(name, field)
             as_text = field.name in options.get("numbers_as_text", ())
             exact = _fits(file, folder / name, field, found, as_text=as_text) and _alone(file, field) and exact
     return exact
@@ -183,36 +180,31 @@ def missing_value(
     """Return the value of a field without a column, typed, from a folder's name (`day=2024-01-01/`); NOWHERE for an optional
     field. Raise BadRecord if the value is missing or inexact.
     """
-    parts = dict(part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
-    if field.name in parts:
-        return _folder_value(folder / name, field, parts[field.name])
-    if field.name not in options.get("optional", ()):
+    value = folder_value(folder, name, field)
+    if value is NOWHERE and field.name not in options.get("optional", ()):
         raise WrongColumns(
             f"{folder / name}: it has no column {field.name!r}, nor has a folder that name; it has "
             f"{', '.join(map(repr, columns))}: declare the fields as the files have them, say optional={field.name!r} if files "
             "may lack it, or write the file anew"
         )
-    if alike := [each for each in parts if each.strip().lower() == field.name.lower()]:
-        raise WrongColumns(
-            f"{folder / name}: it lacks {field.name!r}, and a folder names {alike[0]!r}; write both alike"
-        )
-    return NOWHERE
+    return value
 
 
-def _folder_value(file: Path, field: Field, written: str) -> Any:
-    text = unquote(written)
-    if text == HIVE_NULL:
-        return None
+def is_named(name: str, field: Field) -> bool:
+    """Return whether a folder has the name of a field, and may contradict the field's column."""
+    return any(key == field.name for key, _ in written(name))
+
+
+def held_against(name: str, field: Field, folder: Path, options: Mapping[str, Any]) -> Any:
+    """Return the value that a folder has for a field with a column; NOWHERE if there is none, or it is written in another way.
+
+    A field named in the option `folders` must be written in the way of folders: BadRecord if not.
+    """
+    if not is_named(name, field):
+        return NOWHERE
     try:
-        if field.type == "string":
-            return text
-        if field.type in _INTEGERS and text.removeprefix("-").isdecimal() and text.isascii():
-            return int(text)
-        if field.type == "date" and len(text) == len("2024-01-01"):
-            return date.fromisoformat(text)
-    except ValueError:
-        pass
-    raise WrongColumns(
-        f"{file}: the folder's {field.name}={text!r} is not read as {field.type}; declare it as string, an integer "
-        "or a date (2024-01-01)"
-    )
+        return folder_value(folder, name, field)
+    except WrongColumns:
+        if field.name in options.get("folders", ()):
+            raise
+        return NOWHERE
