@@ -170,9 +170,10 @@ class IntervalSpout(PlainSpout):
             )
         return {name: of and of.span(name) for name in files}
 
-    def _may_have(self, name: str, interval: Sequence[str]) -> bool:
-        """Return whether a file may have times of an interval, by its folder's name."""
-        return self._folder_time is None or overlaps(self._folder_time.span(name), *moments(interval))
+    def _within(self, names: Sequence[str], interval: Sequence[str]) -> list[str]:
+        """Return the files that may have times of an interval, by the names of their folders."""
+        of, within = self._folder_time, moments(interval)
+        return [name for name in names if of is None or overlaps(of.span(name), *within)]
 
     @property
     def _folder_time(self) -> FolderTimes | None:
@@ -184,7 +185,7 @@ class IntervalSpout(PlainSpout):
             files = [name for name in self._files() if name not in plan["files"]]
         except TxbatchError:
             return []
-        return [name for name in files if self._may_have(name, plan["interval"])]
+        return self._within(files, plan["interval"])
 
     def gone(self, metadata: Metadata) -> list[str]:
         """Return the files a plan names that are gone by now."""
