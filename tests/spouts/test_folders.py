@@ -161,6 +161,15 @@ def test_names_of_folders_that_contradict_each_other_are_refused(tmp_path: Path)
         read_parquet(_parquet(tmp_path / "K=a/x.parquet"), fields, tmp_path, {"optional": ("k",)})
 
 
+@pytest.mark.parametrize(
+    ("value", "type_"), [("99999", "smallint"), ("-2147483649", "int"), ("%ff", "string"), ("%C3%28", "string")]
+)
+def test_a_folder_value_that_is_cut_or_replaced_is_refused(tmp_path: Path, value: str, type_: str) -> None:
+    written(tmp_path, f"k={value}/x.csv")
+    with refusals.refused("TX303", f"'{value}'", type_):
+        rows(tmp_path / f"k={value}/x.csv", tmp_path, f"{FIELDS}, k {type_}", header=True, folders="k")
+
+
 def _parquet(path: Path) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from txbatch.core.errors import WrongColumns
-from txbatch.core.records.fields import INTEGER_TYPES, Field
+from txbatch.core.records.fields import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,8 @@ NOWHERE = object()
 # The first time of a file, and the first time behind the file.
 Span = tuple[datetime, datetime]
 _DATE_LENGTH = len("2026-11-01")
-_SPAN = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[-T](\d\d))?)?)?")
+_SPAN = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})(?:[-T]([0-9]{2}))?)?)?")
+_BITS = {"smallint": 16, "int": 32, "bigint": 64}
 
 
 def written(name: str) -> list[tuple[str, str]]:
@@ -41,7 +42,7 @@ def folder_value(folder: Path, name: str, field: Field) -> Any:
     Raise BadRecord for a value that is not of the type, two values, or a name in other capitals.
     """
     found = written(name)
-    values = {unquote(value) for key, value in found if key == field.name}
+    values = {value for key, value in found if key == field.name}
     if not values:
         if alike := [key for key, _ in found if key.strip().lower() == field.name.lower()]:
             raise WrongColumns(
@@ -54,20 +55,23 @@ def folder_value(folder: Path, name: str, field: Field) -> Any:
     return _typed(folder / name, field, text)
 
 
-def _typed(file: Path, field: Field, text: str) -> Any:
-    if text == HIVE_NULL:
-        return None
+def _typed(file: Path, field: Field, raw: str) -> Any:
     try:
+        text = unquote(raw, errors="strict")
+        if text == HIVE_NULL:
+            return None
         if field.type == "string":
             return text
-        if field.type in INTEGER_TYPES and text.removeprefix("-").isdecimal() and text.isascii():
-            return int(text)
+        if field.type in _BITS and text.removeprefix("-").isdecimal() and text.isascii():
+            number, bound = int(text), 1 << (_BITS[field.type] - 1)
+            if -bound <= number < bound:
+                return number
         if field.type == "date" and len(text) == _DATE_LENGTH:
             return date.fromisoformat(text)
     except ValueError:
         pass
     raise WrongColumns(
-        f"{file}: the folder's {field.name}={text!r} is not read as {field.type}; declare it as string, an integer "
+        f"{file}: the folder's {field.name}={raw!r} is not read as {field.type}; declare it as string, an integer "
         "or a date (2024-01-01)"
     )
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from functools import partial
+from functools import partial, reduce
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,19 +64,44 @@ def read(
         check_size(folder / name, size)
         exact = check(folder, name, fields, options) and (times is None or times.is_plain(name))
         (for_spark if exact else for_arrow).append(name)
-    schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
-    paths = [escaped(folder.resolve() / name) for name in for_spark]
-    native = spark.read.options(**CHECKSUMS).schema(schema).parquet(*paths) if for_spark else None
-    if native is not None:
-        _check_opened(native, folder, for_spark)
-        native = _bounded(native, for_spark, fields, options, time)
-        if not for_arrow:
-            return native
-    if not for_arrow:
-        return spark.createDataFrame([], schema)
-    names = spark.createDataFrame([(name,) for name in for_arrow], "name string").repartition(len(for_arrow), "name")
-    ours = names.mapInArrow(partial(_read, str(folder.resolve()), list(fields), dict(options), time), schema)
-    return ours if native is None else native.union(ours)
+    schema = _schema(fields)
+    frames = _by_spark(spark, folder, for_spark, fields, times, time)
+    if for_arrow:
+        named = spark.createDataFrame([(name,) for name in for_arrow], "name string")
+        one_each = named.repartition(len(for_arrow), "name")
+        frames.append(
+            one_each.mapInArrow(partial(_read, str(folder.resolve()), list(fields), dict(options), time), schema)
+        )
+    return reduce(lambda one, other: one.union(other), frames) if frames else spark.createDataFrame([], schema)
+
+
+def _by_spark(
+    spark: SparkSession,
+    folder: Path,
+    names: Sequence[str],
+    fields: Sequence[Field],
+    times: FolderTimes | None,
+    time: str,
+) -> list[DataFrame]:
+    """Return the records of files that Spark reads exactly: apart those of files whose folders bound their times."""
+    bounded = [name for name in names if times is not None and times.span(name)]
+    frames = []
+    if bounded and times is not None:
+        frames.append(_bounded(_native(spark, folder, bounded, fields), bounded, fields, times, time))
+    if others := sorted({*names} - {*bounded}):
+        frames.append(_native(spark, folder, others, fields))
+    return frames
+
+
+def _native(spark: SparkSession, folder: Path, names: Sequence[str], fields: Sequence[Field]) -> DataFrame:
+    paths = [escaped(folder.resolve() / name) for name in names]
+    found = spark.read.options(**CHECKSUMS).schema(_schema(fields)).parquet(*paths)
+    _check_opened(found, folder, names)
+    return found
+
+
+def _schema(fields: Sequence[Field]) -> str:
+    return ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
 
 
 def check_texts(
@@ -144,17 +169,14 @@ def _read(
 
 
 def _bounded(
-    records: DataFrame, names: Sequence[str], fields: Sequence[Field], options: Mapping[str, Any], time: str
+    records: DataFrame, names: Sequence[str], fields: Sequence[Field], of: FolderTimes, time: str
 ) -> DataFrame:
-    """Return the records, whose times are held against the names of the files' folders, where these have any."""
-    of = FolderTimes.of(options)
-    spans = {str(of.text(name)): span for name in names if of and (span := of.span(name))}
-    if of is None or not spans:
-        return records
+    """Return the records, whose times are held against the names of the files' folders: each file has one."""
     from pyspark.sql import functions as F
 
+    spans = {str(of.text(name)): span for name in names if (span := of.span(name))}
     file, at = F.col("_metadata.file_path"), F.col(spark_name(time))
-    text = F.regexp_extract(file, f"/{re.escape(of.key)}=([^/]*)/", 1)
+    text = F.regexp_extract(file, f"^.*/{re.escape(of.key)}=([^/]*)/", 1)
     whole_days = any((field.name, field.type) == (time, "date") for field in fields)
     low, high = (
         F.create_map(*(F.lit(each) for text_, span in spans.items() for each in (text_, _bound(span[end], whole_days))))
@@ -162,7 +184,7 @@ def _bounded(
     )
     right = (at >= F.try_element_at(low, text)) & (at < F.try_element_at(high, text))
     told = F.concat(file, F.lit(": "), at.cast("string"), F.lit(" "), _not_of_folder(of.key, text))
-    checked = F.when(F.coalesce(right, F.lit(True)), at).otherwise(F.raise_error(told))
+    checked = F.when(at.isNull() | right, at).otherwise(F.raise_error(told))
     return records.withColumn(time, checked.cast("date" if whole_days else "timestamp"))
 
 
