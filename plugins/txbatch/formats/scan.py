@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TASK_BYTES_MAX = 128_000_000
 TASK_BYTES_MIN = 4_000_000
-DECODERS = {"csv": csv_lines.decode, "json": json_lines.decode}
+DECODERS: Mapping[str, Callable[..., pa.RecordBatch]] = {"csv": csv_lines.decode, "json": json_lines.decode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Format:
 
     def _read(self, range_: Range, given: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         keep = self.times and (self.times.field, self.times.wanted)
-        decode: Callable[..., pa.RecordBatch] = partial(DECODERS[self.name], given=given)
+        decode = partial(DECODERS[self.name], given=given)
         blocks = self._blocks(range_.path, range_.start, range_.end, range_.planned)
         if self.options.get("header"):
             columns, blocks = self._columns(range_, blocks)

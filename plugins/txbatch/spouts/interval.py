@@ -44,7 +44,8 @@ class IntervalSpout(PlainSpout):
     `fields` is the whole DDL of the files; `time` names a timestamp among the fields, in Parquet also a date. `options` are
     from txbatch.formats.options for the `format`: csv, json (lines) or parquet.
 
-    The plan names the files by FileSpout's listing rule, with the sizes. A record that is not written as the fields are
+    The plan names the files by FileSpout's listing rule, with the sizes; with the option `folder_time` only files whose folders'
+    names may have times of the interval. A record that is not written as the fields are
     declared fails the attempt, named by file, line, field and value. A record without a time, or with a time outside the two
     `plausible` dates (from the first to before the second), fails too: the record would be in no interval. In a record of
     another interval only the shape and the time are checked. Of much text Spark keeps the interval's records for the attempt:
@@ -168,7 +169,7 @@ class IntervalSpout(PlainSpout):
             raise SourceMissing(
                 f"{self.root} has no file to read: none matches {self.pattern!r} whose name does not begin with '_' or '.'"
             )
-        return {name: of and of.span(name) for name in files}
+        return {name: None if of is None else of.span(name) for name in files}
 
     def _within(self, names: Sequence[str], interval: Sequence[str]) -> list[str]:
         """Return the files that may have times of an interval, by the names of their folders."""
