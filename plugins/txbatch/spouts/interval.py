@@ -41,15 +41,15 @@ KEPT_BYTES = 100_000_000
 class IntervalSpout(PlainSpout):
     """Reads the records below `root` (a folder or one file) with the field `time` in the run's interval.
 
-    `fields` is the whole DDL of the files; `time` names a timestamp among the fields, in Parquet also a date. `options` are
+    `fields` is the DDL of the records; `time` names a timestamp among the fields, in Parquet also a date. `options` are
     from txbatch.formats.options for the `format`: csv, json (lines) or parquet.
 
-    The plan names the files by FileSpout's listing rule, with the sizes; with the option `folder_time` only files whose folders'
-    names may have times of the interval. A record that is not written as the fields are
-    declared fails the attempt, named by file, line, field and value. A record without a time, or with a time outside the two
-    `plausible` dates (from the first to before the second), fails too: the record would be in no interval. In a record of
-    another interval only the shape and the time are checked. Of much text Spark keeps the interval's records for the attempt:
-    the files, which may hold more, are scanned only once. Transactional: a record added to an interval later is not counted.
+    The plan names the files by FileSpout's listing rule, with the sizes; with the option `folder_time` the files whose folders'
+    names may have times of the interval. A record that is not written as the fields are declared fails the attempt, named by
+    file, line, field and value. A record without a time, or with a time outside the two `plausible` dates (from the first to
+    before the second), fails too: the record would be in no interval. In a record of another interval only the shape and the
+    time are checked. Of much text Spark keeps the interval's records for the attempt: the files, which may hold more, are
+    scanned only once. Transactional: a record added to an interval later is not counted.
     """
 
     by_interval, reads_gaps = True, True
