@@ -24,7 +24,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from txbatch.formats.options import CSV, JSON
+from txbatch.formats.options import CSV, JSON, PARQUET
+from txbatch.formats.options import FORMATS as OPTIONS
 
 FILES = Path(__file__).parent / "files"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "files.md"
@@ -107,11 +108,11 @@ def _cell(text: str) -> str:
 
 
 def options_table() -> str:
-    """The options of the text formats as docs/files.md shows them."""
-    options = {name: option for each in (CSV, JSON) for name, option in each.items()}
+    """The options of the formats as docs/files.md shows them."""
+    options = {name: option for each in (CSV, JSON, PARQUET) for name, option in each.items()}
     lines = ["", "| option | of | default | what it changes |", "|---|---|---|---|"]
     for name, option in options.items():
-        of = " ".join(format_ for format_, table in (("csv", CSV), ("json", JSON)) if name in table)
+        of = " ".join(format_ for format_, table in OPTIONS.items() if name in table)
         default = "" if option.default in (None, ()) else f"`{option.default!r}`"
         lines.append(f"| `{name}` | {of} | {default} | {_cell(option.changes)} |")
     return "\n".join(lines)

@@ -196,6 +196,23 @@ def test_a_plan_of_nothing_new_and_of_an_interval(txbatch: Txbatch, write_job: W
     assert row["next"]["metadata"]["streams"]["in"]["interval"][0] == "2013-01-01T00:00:00+00:00"
 
 
+SALES = """
+topology = Topology("sales")
+spout = IntervalSpout({root!r}, "at timestamp, shop string", time="at", options={{"header": True, "extra": "ignore"}})
+topology.new_stream("in", spout).group_by("shop").persistent_aggregate(OpaqueState("sales"), sales=Count())
+"""
+
+
+def test_a_plan_names_the_columns_that_are_passed_over(txbatch: Txbatch, write_job: WriteJob, tmp_path: Path) -> None:
+    root = tmp_path / "sales"
+    root.mkdir()
+    (root / "a.csv").write_text("at,shop,channel,note\n2026-01-01,x,web,\n")
+    job = write_job("sales.py", SALES.format(root=str(root)))
+    found = txbatch("plan", job, "--interval", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
+    assert found.exit_code == 0, found.output
+    assert "stream 'in': a.csv has 'channel', 'note', no fields, passed over by extra='ignore'" in found.output
+
+
 def test_a_plan_of_a_source_that_is_not_there(txbatch: Txbatch, write_job: WriteJob, tmp_path: Path) -> None:
     refused(
         txbatch("plan", write_job("none.py", JOB.format(root=str(tmp_path / "none")))),

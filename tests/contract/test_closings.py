@@ -137,6 +137,17 @@ def test_an_earlier_interval_counts_in_windows_that_are_closed_which_is_a_change
     assert finals.reads("3") == [(at(5 * days), 2, 8)]
 
 
+def test_windows_that_begin_elsewhere_are_closed_by_where_they_end(backing: Any) -> None:
+    """R26: hours that begin at a quarter past: the first one is closed once the quarter past one has gone by."""
+    visits = Visits(backing, by=window("at", "1 hour", start="15 minutes"))
+    visits.counts("1", a=[5, 20, 84])
+    assert closes(visits, 1) == (74, (None, 15))
+    visits.counts("2", a=[16, 85])
+    assert closes(visits, 2) == (75, (15, 75))
+    assert visits.counts("3", a=[17, 86]) == (76, 1)
+    assert Finals(visits).reads("1") == [(at(-45), 1, 1), (at(15), 2, 2)]
+
+
 @pytest.mark.rule("R17")
 def test_a_restate_opens_and_closes_nothing(backing: Any) -> None:
     visits = two_hours(backing)

@@ -23,11 +23,13 @@ def read(case: Case) -> list[list[Any]]:
     if case.format == "text":
         return [[line] for line in text_lines.lines(case.path, **case.options)]
     fields = parse_fields(case.fields)
+    given = options.check_options(case.format, case.options)
     if case.format == "parquet":
-        return [[told(value) for value in row.values()] for row in read_parquet(case.path, fields).to_pylist()]
+        found = read_parquet(case.path, fields, FILES / case.format, given, fields[0].name)
+        return [[told(value) for value in row.values()] for row in found.to_pylist()]
     IntervalSpout(case.path, case.fields, time=fields[0].name, format=case.format, options=dict(case.options))
     times = Times(fields[0].name, EPOCH, FAR, EPOCH, FAR)
-    found = read_text(case.path, Format(case.format, fields, options.check_options(case.format, case.options), times))
+    found = read_text(case.path, Format(case.format, fields, given, times, FILES / case.format))
     return [[told(value) for value in row.values()] for row in found.to_pylist()]
 
 
@@ -42,7 +44,8 @@ def test_a_file_is_read_as_it_is_written_or_refused(case: Case) -> None:
 
 def test_every_file_is_a_case_and_every_case_a_file() -> None:
     for format_ in FORMATS:
-        there = {path.name for path in (FILES / format_).glob("*") if path.name != "cases.json"}
+        folder = FILES / format_
+        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {"cases.json"}
         assert {case.file for case in cases(format_)} == there
 
 

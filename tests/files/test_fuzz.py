@@ -9,18 +9,18 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from read_files import read_text
 
 from txbatch.core.errors import TxbatchError
-from txbatch.core.records.fields import parse_fields
+from txbatch.core.records.fields import Field, parse_fields
 from txbatch.formats import options
 from txbatch.formats.scan import Format, Times
 
@@ -28,6 +28,7 @@ FIELDS = parse_fields(
     "at timestamp, name string, amount decimal(10,2), n int, big bigint, x double, ok boolean, day date"
 )
 NAMES = [field.name for field in FIELDS]
+WANTED, OPTIONAL = parse_fields("big bigint, at timestamp, amount decimal(10,2)"), "amount"
 FIRST, LAST = datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 RECORDS = [
     ["2026-01-01T12:00:00Z", "Müller", "1.50", "7", "9007199254740993", "0.1", "true", "2026-01-31"],
@@ -193,6 +194,30 @@ def json_record(line: str) -> tuple[Any, ...]:
 
 def csv_oracle(data: bytes) -> Rows:
     """Records of one line each; quotes where RFC 4180 has them."""
+    header, records = csv_records(data)
+    if header and sorted(header) != sorted(NAMES):
+        raise Refused(str(header))
+    cells = [dict(zip(header, record, strict=True)) for record in records]
+    return [tuple(cell(field.type, of[field.name]) for field in FIELDS) for of in cells]
+
+
+def wanted_oracle(data: bytes) -> Rows:
+    """Of the columns those that are wanted, of which files may lack one."""
+    header, records = csv_records(data)
+    there = [name for name in header if name in {field.name for field in WANTED}]
+    lacks = {field.name for field in WANTED} - {*there}
+    misspelt = any(name.strip().lower() in lacks for name in header)
+    if header and (len(there) > len({*there}) or not lacks <= {OPTIONAL} or misspelt):
+        raise Refused(str(header))
+    places = {name: place for place, name in enumerate(header) if name in there}
+    return [
+        tuple(cell(field.type, record[places[field.name]]) if field.name in places else None for field in WANTED)
+        for record in records
+    ]
+
+
+def csv_records(data: bytes) -> tuple[list[str], list[list[str]]]:
+    """The header, and the records, which have as many cells; of an empty file neither."""
     lines = moment(lambda: data.decode()).removeprefix("\ufeff").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -200,17 +225,11 @@ def csv_oracle(data: bytes) -> Rows:
     if any("\r" in line for line in lines):
         raise Refused("a carriage return alone")
     if not lines:
-        return []
+        return [], []
     header, *records = [csv_record(line) for line in lines if line or line is lines[0]]
-    if sorted(header) != sorted(NAMES):
-        raise Refused(str(header))
-    rows = []
-    for record in records:
-        if len(record) != len(NAMES):
-            raise Refused(str(record))
-        cells = dict(zip(header, record, strict=True))
-        rows.append(tuple(cell(field.type, cells[field.name]) for field in FIELDS))
-    return rows
+    if not header or any(len(record) != len(header) for record in records):
+        raise Refused(str(records))
+    return header, records
 
 
 def csv_record(line: str) -> list[str]:
@@ -220,17 +239,29 @@ def csv_record(line: str) -> list[str]:
     return next(csv.reader([line], strict=True), [])
 
 
-BASES: dict[str, tuple[bytes, Callable[[bytes], Rows], dict[str, Any]]] = {
-    "json": (as_json(), json_oracle, {}),
-    "csv": (as_csv(), csv_oracle, {"header": True}),
+class Base(NamedTuple):
+    """A file that is right, how it is read, and what says so without us."""
+
+    data: bytes
+    oracle: Callable[[bytes], Rows]
+    options: dict[str, Any]
+    format: str = "csv"
+    fields: Sequence[Field] = FIELDS
+
+
+BASES = {
+    "json": Base(as_json(), json_oracle, {}, "json"),
+    "csv": Base(as_csv(), csv_oracle, {"header": True}),
+    "wanted": Base(as_csv(), wanted_oracle, {"header": True, "extra": "ignore", "optional": OPTIONAL}, fields=WANTED),
 }
 
 
 def outcome(path: Path, format_: str) -> Rows | None:
     """What is read, None where it is refused; any other exception is a failure."""
-    given = options.check_options(format_, BASES[format_][2])
+    base = BASES[format_]
+    given = options.check_options(base.format, base.options)
     try:
-        found = read_text(path, Format(format_, FIELDS, given, Times("at", FIRST, LAST, FIRST, LAST)))
+        found = read_text(path, Format(base.format, base.fields, given, Times("at", FIRST, LAST, FIRST, LAST)))
     except TxbatchError:
         return None
     return [tuple(row.values()) for row in found.to_pylist()]
@@ -238,14 +269,14 @@ def outcome(path: Path, format_: str) -> Rows | None:
 
 def expected(format_: str, data: bytes) -> Rows | None:
     try:
-        return BASES[format_][1](data)
+        return BASES[format_].oracle(data)
     except Refused:
         return None
 
 
 @pytest.mark.parametrize("format_", sorted(BASES))
 def test_undamaged_they_are_read(format_: str, tmp_path: Path) -> None:
-    data = BASES[format_][0]
+    data = BASES[format_].data
     (tmp_path / "file").write_bytes(data)
     rows = outcome(tmp_path / "file", format_)
     assert rows is not None
@@ -258,7 +289,7 @@ def test_undamaged_they_are_read(format_: str, tmp_path: Path) -> None:
 def test_a_damaged_file_is_read_as_it_is_or_refused(format_: str, hundred: int, tmp_path: Path) -> None:
     path, read = tmp_path / "file", 0
     for seed in range(hundred * 100, hundred * 100 + 100):
-        data = damaged(BASES[format_][0], Random(f"{format_} {seed}"))
+        data = damaged(BASES[format_].data, Random(f"{format_} {seed}"))
         path.write_bytes(data)
         rows = outcome(path, format_)
         assert rows is None or rows == expected(format_, data), (seed, data)

@@ -50,6 +50,13 @@ def of_zone(unit: str, zone: str) -> str:
     return f"SELECT {start}, shop, {OF} FROM records GROUP BY 1, 2"
 
 
+def from_another_time(unit: str, later: str, zone: str) -> str:
+    """The query of windows that begin later than a zone's midnight, by its clocks."""
+    local = f"timezone('{zone}', seen) - INTERVAL '{later}'"
+    start = f"timezone('{zone}', date_trunc('{unit}', {local}) + INTERVAL '{later}')"
+    return f"SELECT {start}, shop, {OF} FROM records GROUP BY 1, 2"
+
+
 SLIDING = f"""
 SELECT time_bucket(INTERVAL '20 minutes', seen, {ORIGIN}) - i * INTERVAL '20 minutes', shop, {OF}
   FROM records, generate_series(0, 2) s (i) GROUP BY 1, 2
@@ -69,6 +76,14 @@ CASES = {
     "santiago": (window("at", "1 day", timezone="America/Santiago"), of_zone("day", "America/Santiago")),
     "berlin": (window("at", "1 week", timezone="Europe/Berlin"), of_zone("week", "Europe/Berlin")),
     "lord_howe": (window("at", "1 month", timezone="Australia/Lord_Howe"), of_zone("month", "Australia/Lord_Howe")),
+    "from_six": (
+        window("at", "1 day", timezone="America/New_York", start="6 hours"),
+        from_another_time("day", "6 hours", "America/New_York"),
+    ),
+    "sundays": (
+        window("at", "1 week", timezone="Europe/Berlin", start="-1 day"),
+        from_another_time("week", "-1 day", "Europe/Berlin"),
+    ),
     "sessions": (session_window("at", "30 minutes"), SESSIONS),
 }
 

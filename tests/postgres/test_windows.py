@@ -30,12 +30,22 @@ DAYS = [datetime(year, 1, 1, 12, tzinfo=UTC) + timedelta(days=day) for year in (
 def test_windows_end_as_in_python(engine: Engine) -> None:
     windows = [window("at", length, timezone=zone) for zone in ZONES for length in LENGTHS]
     windows += [window("at", length) for length in ("7 seconds", "90 minutes", "1 day", "1 week", "1 month")]
+    windows += [window("at", length, timezone=zone, start="150 minutes") for zone in ZONES for length in LENGTHS]
+    windows += [window("at", length, timezone=zone, start="-26 hours") for zone in ZONES for length in LENGTHS[1:]]
+    windows += [window("at", "1 month", timezone=zone, start="14 days") for zone in ZONES]
+    windows += [window("at", "1 week", start="-1 day"), window("at", "1 year", start="3 months")]
     check_ends(engine, windows, DAYS)
 
 
 def test_windows_end_as_in_python_whose_first_day_was_skipped(engine: Engine) -> None:
     lengths = [("2 days", None), ("3 days", None), ("5 days", None), ("6 days", "2 days"), ("1 week", "1 day")]
     windows = [window("at", length, slide, timezone=zone) for zone in SKIPPED for length, slide in lengths]
+    windows += [
+        window("at", length, slide, timezone=zone, start="6 hours") for zone in SKIPPED for length, slide in lengths
+    ]
+    windows += [
+        window("at", "1 month", timezone=zone, start=start) for zone in SKIPPED for start in ("-2 days", "20 days")
+    ]
     skipped = [
         datetime(*day, 12, tzinfo=UTC) for day in ((2011, 12, 30), (1994, 12, 31), (1993, 8, 21), (1969, 12, 31))
     ]

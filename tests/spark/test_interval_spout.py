@@ -122,6 +122,42 @@ def test_a_record_of_another_interval_is_held_to_its_shape_and_time_alone(emit: 
     assert "line 4: 2 cells instead of 3" in bad_record(emit, sales(tmp_path))
 
 
+def sold_on(root: Path, day: int, format_: str, *shops: str, of: int | None = None) -> Path:
+    """Write the file of a day's folder: a sale at noon, or at noon of another day, in each shop."""
+    file = root / f"day=2026-01-0{day}" / f"sales.{format_}"
+    file.parent.mkdir(exist_ok=True)
+    noon = datetime(2026, 1, of or day, 12, tzinfo=UTC)
+    if format_ == "csv":
+        file.write_text(HEADER + "".join(f"{noon.isoformat()},{shop},1\n" for shop in shops))
+        return file
+    times = pa.array([noon] * len(shops), pa.timestamp("us", "UTC"))
+    prices = pa.array([1] * len(shops), pa.int32())
+    pq.write_table(pa.table({"sale": times, "shop": list(shops), "price": prices}), file)
+    return file
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_a_broken_file_fails_the_intervals_of_its_folder_alone(emit: Emit, tmp_path: Path, format_: str) -> None:
+    def day(number: int) -> Interval:
+        return Interval(datetime(2026, 1, number, tzinfo=UTC), datetime(2026, 1, number + 1, tzinfo=UTC))
+
+    given = {"folder_time": "day"} | ({"header": True} if format_ == "csv" else {})
+    topology = sales(tmp_path, format=format_, options=given)
+    sold_on(tmp_path, 1, format_, "a", "b", "a")
+    sold_on(tmp_path, 2, format_, "a").write_bytes(b"oops\n")
+    assert emit(topology, planned(topology, day(1))).partials["sales"] == {("a",): (2, 2), ("b",): (1, 1)}
+    assert emit(topology, planned(topology, day(4))).read() == {"": 0}
+    with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
+        emit(topology, planned(topology, day(2)))
+    assert "day=2026-01-02" in str(in_our_words(failed.value))
+    sold_on(tmp_path, 2, format_, "a", of=3)
+    with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
+        emit(topology, planned(topology, day(2)))
+    problem = in_our_words(failed.value)
+    assert isinstance(problem, BadRecord)
+    assert "folder day=2026-01-02" in str(problem)
+
+
 def test_a_header_names_the_columns_in_any_order(emit: Emit, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("shop,price,sale\nshop,7,2026-01-01T12:00:00Z\n")
     (tmp_path / "b.csv").write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,8\n")

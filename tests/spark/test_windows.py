@@ -32,11 +32,20 @@ PLAIN = [
         for length in ("1 second", "1 minute", "1 hour", "1 day", "7 seconds", "10 minutes", "36 hours")
     ),
     *(window("at", length) for length in ("1 week", "5 months")),
+    *(
+        window("at", length, start=start)
+        for length, start in (("1 week", "-1 day"), ("1 day", "6 hours"), ("1 month", "14 days"))
+    ),
+    *(window("at", length, start=start) for length, start in (("1 hour", "-10 minutes"), ("1 year", "3 months"))),
     *(window("at", length, slide=slide) for length, slide in (("10 minutes", "1 minute"), ("2 weeks", "1 week"))),
 ]
 ZONED = [
     *(window("at", length, timezone=zone) for zone in ZONES for length in ("1 day", "1 week", "1 month")),
     *(window("at", "7 days", slide="1 day", timezone=zone) for zone in ZONES),
+    *(window("at", "1 day", timezone=zone, start="150 minutes") for zone in ZONES),
+    *(window("at", "1 week", timezone=zone, start="-1 day") for zone in ZONES[:6]),
+    *(window("at", "1 month", timezone=zone, start="-26 hours") for zone in ZONES[4:]),
+    *(window("at", "3 days", slide="1 day", timezone=zone, start="-90 minutes") for zone in ZONES[::3]),
     *(
         window("at", length, timezone="Pacific/Apia") for length in ("2 days", "3 days")
     ),  # one of these began on the day left out
@@ -91,6 +100,25 @@ def test_windows_begin_as_in_python(spark: SparkSession) -> None:
                     made,
                     row["at"],
                 )
+
+
+def test_windows_begin_where_those_of_spark_and_flink_do(spark: SparkSession) -> None:
+    """Spark's startTime and Flink's offset are counted from 1970, a Thursday; our weeks from a Monday."""
+    at = [each for each in times()[1] if each.year >= 1970]
+    frame = of_rows(spark, [Field("at", "timestamp")], [(each,) for each in at])
+    pairs = [
+        (window("at", "1 day", start="6 hours"), ("1 day", "6 hours")),
+        (window("at", "1 hour", start="-10 minutes"), ("1 hour", "50 minutes")),
+        (window("at", "1 week", start="-1 day"), ("7 days", "3 days")),
+        (window("at", "1 week"), ("7 days", "4 days")),
+    ]
+    for ours, (length, start) in pairs:
+        theirs = frame.selectExpr("at", f"window(at, '{length}', '{length}', '{start}').start as start")
+        size, offset = ours.size, ours.origin % ours.size
+        for row in theirs.toArrow().to_pylist():
+            moment = micros_of(row["at"])
+            assert micros_of(row["start"]) == moment - (moment - offset + size) % size
+            assert begins(ours, row["at"]) == {micros_of(row["start"])}
 
 
 @pytest.mark.rule("R29")

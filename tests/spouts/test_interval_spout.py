@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from gzip import compress
 from pathlib import Path
@@ -99,6 +100,17 @@ def test_a_run_without_an_interval_is_refused(tmp_path: Path) -> None:
             {"options": {"modifiedAfter": "2026-01-01"}},
             ("TX208", "'modifiedAfter'"),
         ),
+        ({"options": {"header": True, "optional": "shpo"}}, ("TX208", "optional='shpo'", "shop")),
+        ({"options": {"header": True, "optional": ["shop", "sale"]}}, ("TX208", "optional='sale'", "time")),
+        ({"options": {"optional": "shop"}}, ("TX208", "optional=", "header=True")),
+        ({"options": {"extra": "ignore"}}, ("TX208", "extra='ignore'", "header=True")),
+        ({"options": {"header": True, "extra": "keep"}}, ("TX208", "extra='keep'", "'refuse'", "'ignore'")),
+        ({"format": "json", "options": {"extra": "ignore"}}, ("TX208", "'extra'", "json")),
+        ({"format": "parquet", "options": {"optional": "sale"}}, ("TX208", "optional='sale'", "time")),
+        ({"format": "json", "options": {"numbers_as_text": "sale"}}, ("TX208", "numbers_as_text='sale'", "timestamp")),
+        ({"format": "json", "options": {"numbers_as_text": ["shop", "id"]}}, ("TX208", "numbers_as_text='id'", "shop")),
+        ({"options": {"numbers_as_text": "shop"}}, ("TX208", "'numbers_as_text'", "csv")),
+        ({"format": "parquet", "options": {"header": True}}, ("TX208", "'header'", "parquet", "optional")),
     ],
 )
 def test_what_is_refused_when_it_is_defined(arguments: dict[str, Any], complaint: tuple[str, ...]) -> None:
@@ -148,6 +160,31 @@ def test_which_moment_a_time_is_stays_once_there_is_history(options: dict[str, A
     check_definition(sold(**options), "sales.py", known(sold(**options)))
     check_definition(sold(**options), "sales.py", known(sold(), "times"))  # kept by an earlier version
     check_definition(sold(decimal=",", header=True, timezone="UTC"), "sales.py", known(sold()))
+
+
+def test_columns_may_come_and_go_once_there_is_history() -> None:
+    """R23: options by which files may lack columns, or have others, join and go without another count."""
+    asked = {"header": True, "optional": "shop", "extra": "ignore"}
+    for before, now in ((asked, {"header": True}), ({"header": True}, asked)):
+        check_definition(sold(**now), "sales.py", known(sold(**before)))
+
+
+def test_the_newest_file_tells_which_columns_are_passed_over(tmp_path: Path) -> None:
+    def passed_over(**options: Any) -> str | None:
+        spout = IntervalSpout(tmp_path, FIELDS, time="sale", options=options)
+        found = spout.initialize_transaction(1, None, {"interval": [DAY.start.isoformat(), DAY.end.isoformat()]})
+        assert found is not None
+        return spout.passed_over(found)
+
+    for number, header in enumerate(("shop,note,sale", "sale,shop", f"sale,{','.join('abcdefg')},,shop")):
+        (tmp_path / f"{number}.csv").write_text(f"{header}\n")
+        os.utime(tmp_path / f"{number}.csv", (number, number))
+    assert passed_over(header=True, extra="ignore") == "2.csv has 'a', 'b', 'c', 'd', 'e' and 3 more"
+    assert passed_over(header=True) is None
+    os.utime(tmp_path / "1.csv", (9, 9))
+    assert passed_over(header=True, extra="ignore") is None
+    (tmp_path / "3.csv").write_bytes(b"sale,\xff,shop\n")
+    assert passed_over(header=True, extra="ignore") is None
 
 
 def test_which_files_are_read_stays_once_there_is_history() -> None:

@@ -314,6 +314,7 @@ def test_brokers_that_do_not_answer_are_tried_again(topic: Topic, monkeypatch: p
         ({"format": "avro"}, "'avro' is no format"),
         ({"options": {"quoted_numbers": True}}, "say format='json'"),
         ({"format": "json", "options": {"quotes": True}}, "quotes"),
+        ({"format": "json", "options": {"folders": "day"}}, "name folders, which messages have not"),
         ({"max_records": 0}, "max_records=0"),
         ({"start": "yesterday"}, "start='yesterday'"),
         ({"start": datetime(2026, 1, 1)}, "a datetime with a zone"),  # noqa: DTZ001

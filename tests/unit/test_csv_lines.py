@@ -121,7 +121,7 @@ def test_it_is_read_as_it_is_written(tmp_path: Path, content: str | bytes, given
         ),
         (f"{AT},a,1\n".encode("utf-16-le"), HEADER, "line 1: U+0000 stands in it, as UTF-16 has it; write"),
         (f"{AT},a,1\n".encode("utf-16"), {}, "line 1: U+0000 stands in it, as UTF-16 has it; write"),
-        ("at,name\n", HEADER, "line 1: the header lacks 'price'; `fields` names every column"),
+        ("at,name\n", HEADER, "line 1: the header lacks 'price'; `fields` names every column, or say optional='price'"),
         ("at,Name,price,x\n", HEADER, "line 1: the header lacks 'name' and has 'Name', 'x', which is no field"),
         (
             "at,name,name,price\n",
@@ -217,6 +217,37 @@ def test_where_blocks_and_ranges_end_makes_no_difference(
     if not multiline:
         with refusals.refused("TX301", "line 41"):
             list(format_.read(Range(file, 1000, size, size)))
+
+
+def test_columns_that_are_passed_over_in_any_block_and_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "CHUNK_BYTES", 64)
+    lines = ["note,at,,name,note"] + [f'"ü ""{n}, ",{AT},,n{n},x' for n in range(40)]
+    file = tmp_path / "a.csv"
+    file.write_bytes("\n".join(lines).encode())
+    given = HEADER | {"extra": "ignore", "optional": "price"}
+    format_ = Format("csv", FIELDS, options.check_options("csv", given))
+    size = file.stat().st_size
+    cuts = [0, 1, 300, 301, 302, size - 1, size]
+    found = [batch for start, stop in pairwise(cuts) for batch in format_.read(Range(file, start, stop, size))]
+    assert [row for batch in found for row in batch.select(["name", "price"]).to_pylist()] == [
+        {"name": f"n{n}", "price": None} for n in range(40)
+    ]
+    file.write_bytes(file.read_bytes().replace(b"n39,x", b"n39.x"))
+    with refusals.refused("TX301", "line 41", "4 cells", "5"):
+        list(format_.read(Range(file, 1000, size, size)))
+
+
+def test_one_wanted_column_of_a_file_that_has_one_or_two(tmp_path: Path) -> None:
+    """A blank line is a record where the file has one column, and none where the file has two."""
+    fields = parse_fields("name string")
+    assert rows(tmp_path, "name\n\na\n", parse_fields("at string, name string"), optional="at", **HEADER) == [
+        ("",),
+        ("a",),
+    ]
+    file = tmp_path / "a.csv"
+    file.write_text("name,note\n\na,x\n\nb,\n")
+    format_ = Format("csv", fields, options.check_options("csv", HEADER | {"extra": "ignore"}))
+    assert read_text(file, format_).to_pylist() == [{"name": "a"}, {"name": "b"}]
 
 
 def test_compressed_files_and_a_line_of_ten_megabytes(tmp_path: Path) -> None:

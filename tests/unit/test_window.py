@@ -20,6 +20,7 @@ from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.walks import one_for_one
+from txbatch.core.windows.window import Window
 from txbatch.memory.runner import run
 from txbatch.testing import submit_topology
 
@@ -37,13 +38,27 @@ ZONES = [
 ]
 HOUR = timedelta(hours=1)
 ZONED = st.builds(
-    lambda length, zone: window("at", length, timezone=zone),
+    lambda length, zone, start: window("at", length, timezone=zone, start=start),
     st.sampled_from(["1 day", "2 days", "1 week", "1 month", "3 months", "1 year", "7 years"]),
     st.sampled_from(ZONES),
+    st.sampled_from([None, None, "6 hours", "-90 minutes", "23 hours", "150 minutes"]),
 )
-PLAIN = st.sampled_from(["1 second", "7 seconds", "10 minutes", "36 hours", "1 day", "1 week"]).map(
-    lambda length: window("at", length)
+SHIFTED = [
+    ("1 month", "14 days"),
+    ("1 month", "-27 days"),
+    ("3 months", "-1 month"),
+    ("1 year", "3 months"),
+    ("1 week", "-1 day"),
+]
+ELSEWHERE = st.builds(
+    lambda of, zone: window("at", of[0], timezone=zone, start=of[1]), st.sampled_from(SHIFTED), st.sampled_from(ZONES)
 )
+PLAIN = st.sampled_from(
+    [
+        *((length, None) for length in ("1 second", "7 seconds", "10 minutes", "36 hours", "1 day", "1 week")),
+        *(("7 seconds", "3 seconds"), ("10 minutes", "-90 seconds"), ("1 day", "-8 hours"), ("1 week", "-1 day")),
+    ]
+).map(lambda of: window("at", of[0], start=of[1]))
 few = settings(max_examples=60, deadline=None)
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 TIMES = st.integers(micros_of(FIRST), micros_of(LAST)).map(time_of)
@@ -61,7 +76,7 @@ def stream_of(*records: Any, fields: str = "at timestamp, shop string") -> Strea
 
 
 @few
-@given(st.one_of(ZONED, PLAIN), TIMES)
+@given(st.one_of(ZONED, ELSEWHERE, PLAIN), TIMES)
 def test_a_time_is_within_its_window_which_begins_where_the_one_before_ends(made: Any, time: datetime) -> None:
     try:
         (start,) = made.starts(time)
@@ -124,6 +139,75 @@ def test_weeks_begin_on_mondays_and_months_on_their_first_day() -> None:
     assert window("at", "1 week").starts(wednesday) == [at("2026-11-23")]
 
 
+def begun(of: Any, day: str, zone: str = "UTC") -> tuple[str, str]:
+    """The start and the end of the window around noon of a day, by the clocks of a zone."""
+    (start,) = of.starts(at(day).replace(tzinfo=ZoneInfo(zone)) + 12 * HOUR)
+    return tuple(each.astimezone(ZoneInfo(zone)).isoformat(timespec="minutes") for each in (start, of.end(start)))
+
+
+def test_windows_begin_elsewhere_by_the_clocks_of_their_zone() -> None:
+    berlin = "Europe/Berlin"
+    assert begun(window("at", "1 week", start="-1 day"), "2026-11-25") == (
+        "2026-11-22T00:00+00:00",
+        "2026-11-29T00:00+00:00",
+    )
+    assert begun(window("at", "1 day", start="6 hours"), "2026-11-25") == (
+        "2026-11-25T06:00+00:00",
+        "2026-11-26T06:00+00:00",
+    )
+    days = window("at", "1 day", start="6 hours", timezone=berlin)
+    assert begun(days, "2026-03-28", berlin) == ("2026-03-28T06:00+01:00", "2026-03-29T06:00+02:00")
+    assert begun(days, "2026-10-24", berlin) == ("2026-10-24T06:00+02:00", "2026-10-25T06:00+01:00")
+    months = window("at", "1 month", start="14 days", timezone=berlin)
+    assert begun(months, "2026-03-14", berlin) == ("2026-02-15T00:00+01:00", "2026-03-15T00:00+01:00")
+    assert begun(months, "2026-03-29", berlin) == ("2026-03-15T00:00+01:00", "2026-04-15T00:00+02:00")
+    year = window("at", "1 year", start="3 months", timezone=berlin)
+    assert begun(year, "2026-03-31", berlin) == ("2025-04-01T00:00+02:00", "2026-04-01T00:00+02:00")
+    slides = window("at", "7 days", slide="1 day", start="6 hours", timezone=berlin)
+    starts = [
+        start and start.astimezone(ZoneInfo(berlin)).isoformat()[:13] for start in slides.starts(at("2026-03-29T12:00"))
+    ]
+    assert starts == [f"2026-03-{day}T06" for day in range(23, 30)]
+
+
+def test_a_week_whose_first_day_is_the_one_on_which_clocks_change() -> None:
+    """On Sundays at 2:00 by the clocks, which Berlin skips in March and has twice in October; and at midnight before."""
+    berlin, hours = "Europe/Berlin", window("at", "1 week", start="-22 hours", timezone="Europe/Berlin")
+    week = window("at", "1 week", start="-1 day", timezone=berlin)
+    assert begun(week, "2026-03-29", berlin) == ("2026-03-29T00:00+01:00", "2026-04-05T00:00+02:00")
+    assert begun(week, "2026-10-25", berlin) == ("2026-10-25T00:00+02:00", "2026-11-01T00:00+01:00")
+    assert begun(hours, "2026-03-29", berlin) == ("2026-03-29T03:00+02:00", "2026-04-05T02:00+02:00")
+    assert begun(hours, "2026-10-25", berlin) == ("2026-10-25T02:00+02:00", "2026-11-01T02:00+01:00")
+    for moment in (
+        "2026-10-25T00:00",
+        "2026-10-25T01:30",
+    ):  # 2:00 in summer, and 2:30 in winter, which clocks show later
+        assert hours.starts(at(moment)) == [at("2026-10-25T00:00")]
+    assert hours.starts(at("2026-10-24T23:59")) == [at("2026-10-18T00:00")]
+    assert hours.starts(at("2026-03-29T00:59")) == [at("2026-03-22T01:00")]
+
+
+def test_equal_windows_are_described_alike_whichever_start_is_given() -> None:
+    def said(length: str, start: str, **more: Any) -> str:
+        return window("at", length, start=start, **more).described
+
+    assert said("1 week", "-1 day") == said("1 week", "6 days") == "windows of 1 week by at, beginning 1 day earlier"
+    assert said("1 week", "-24 hours", timezone="Asia/Tokyo") == said("1 week", "144 hours", timezone="Asia/Tokyo")
+    assert said("1 day", "12 hours") == said("1 day", "-12 hours") == "windows of 1 day by at, beginning 12 hours later"
+    assert (
+        said("1 year", "9 months")
+        == said("1 year", "-3 months")
+        == "windows of 1 year by at, beginning 3 months earlier"
+    )
+    assert said("1 month", "14 days", timezone="Asia/Tokyo").endswith("by at in Asia/Tokyo, beginning 14 days later")
+    for made in (
+        window("at", "1 week", start="-1 day"),
+        window("at", "1 week", start="90 minutes", timezone="Asia/Tokyo"),
+    ):
+        again = Window.from_json(made.to_json())
+        assert (again.cut, again.size, again.slide, again.origin) == (made.cut, made.size, made.slide, made.origin)
+
+
 @few
 @given(TIMES.filter(lambda time: time.year > 1), st.sampled_from([None, "Asia/Kathmandu", "America/Havana"]))
 def test_a_window_that_slides_is_all_that_a_time_is_in(time: datetime, zone: str | None) -> None:
@@ -153,8 +237,9 @@ SKIPPED = {"Pacific/Apia": "2011-12-30", "Pacific/Kiritimati": "1994-12-31", "Pa
 def test_a_window_has_ended_is_late_and_is_closed_at_the_same_time(zone: str, days: int) -> None:
     """Also where its first day, or its last, was skipped; of `days` by `days`, and by each slide that divides them."""
     around = [at(SKIPPED.get(zone, "2011-11-06")) + hour * HOUR for hour in range(-10 * 24, 10 * 24, 6)]
-    for slide in (each for each in range(1, days + 1) if days % each == 0):
-        made = window("at", f"{days} days", slide=f"{slide} days", timezone=zone)
+    slides = [each for each in range(1, days + 1) if days % each == 0]
+    for slide, start in [*((each, None) for each in slides), (days, "6 hours"), (slides[0], "-150 minutes")]:
+        made = window("at", f"{days} days", slide=f"{slide} days", timezone=zone, start=start)
         found = [(time, start, made.end(start)) for time in around for start in made.starts(time) if start]
         ends = {start: end for _, start, end in found if end}
         assert all(start <= time < ends[start] for time, start, _ in found)
@@ -301,6 +386,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"length": "60 days", "slide": "1 month"},
         "months and years differ in length, and have no slide",
     ),
+    "a start of nothing": ({"start": "0 minutes"}, "the start '0 minutes' is not shorter than what lies between"),
+    "a start that is too late": ({"start": "60 minutes"}, "start='60 minutes'): the start '60 minutes' is not shorter"),
+    "a start that is too early": ({"length": "1 day", "slide": "1 hour", "start": "-1 hour"}, "is not shorter than"),
+    "a start of a month": ({"length": "1 week", "start": "1 month"}, "the start '1 month' is in months"),
+    "a month that starts after its least length": ({"length": "1 month", "start": "28 days"}, "is not shorter than"),
+    "a start that is none": ({"start": "soon"}, "the start 'soon' is not a whole number and a unit"),
+    "a start of parts": ({"start": 6}, "the start 6 is not a whole number and a unit"),
+    "a start of ages": ({"start": "-10001 years"}, "at most 10,000 years"),
     "no zone": (
         {"length": "1 day", "timezone": "Mars/Olympus"},
         "timezone='Mars/Olympus' must be 'UTC' or the name of a zone",

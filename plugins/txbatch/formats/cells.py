@@ -35,6 +35,18 @@ def cast(strings: pa.Array, type_: str, options: Mapping[str, Any]) -> pa.Array:
     return _numbers(text, type_, options)
 
 
+def agreeing(values: pa.Array, given: Any) -> pa.Array:
+    """Return the values, if each is the one that the folder has. BadValue names the first other one."""
+    same = pc.is_null(values) if given is None else pc.fill_null(pc.equal(values, pa.scalar(given, values.type)), False)
+    if pc.all(same).as_py() is False:
+        said = "null" if given is None else repr(str(given))
+        raise BadValue(
+            pc.index(same, False).as_py(),
+            f"contradicts the name of the file's folder, which has {said}; mend one of the two",
+        )
+    return values
+
+
 def _trimmed(strings: pa.Array, options: Mapping[str, Any]) -> pa.Array:
     return pc.utf8_trim(strings, BLANKS) if options.get("trim") else strings
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from txbatch.arrow import arrow_type
 from txbatch.core.errors import RUN_AGAIN, BadRecord, BadText, WrongColumns
 from txbatch.core.records.fields import Field
 from txbatch.formats import cells
@@ -33,29 +36,30 @@ def decode(
     fields: Sequence[Field],
     options: Mapping[str, Any],
     keep: Keep | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
     columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
     """Return the records of whole lines of UTF-8. Cells stand in the order of `columns`, or of the fields if `columns` is
-    None.
+    None. A column that is no field is not read; a field without a column is what `given` has, or null.
 
     `keep` chooses records by time; the fields of unwanted records are not checked, except for the time. Misfit names the
     first faulty line.
     """
     names = list(columns or (field.name for field in fields))
     _check_line_ends(data, options)
-    table = _cells(data, names, options)
+    found = _Cells.of(data, names, [field.name for field in fields], options, given)
     types = {field.name: field.type for field in fields}
     done: dict[str, pa.Array] = {}
     rows = None
     if keep is not None:
         time, wanted = keep
-        values = _cast(data, table, Field(time, types[time]), None, options)
-        rows = pc.indices_nonzero(_checked(data, table, time, options, lambda: wanted(values)))
+        values = found.values(Field(time, types[time]))
+        rows = pc.indices_nonzero(found.checked(time, lambda: wanted(values)))
         rows = None if len(rows) == len(values) else rows
         done[time] = values if rows is None else values.take(rows)
     for field in fields:
         if field.name not in done:
-            done[field.name] = _cast(data, table, field, rows, options)
+            done[field.name] = found.values(field, rows)
     return pa.record_batch([done[field.name] for field in fields], names=[field.name for field in fields])
 
 
@@ -71,17 +75,38 @@ def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> 
             0, "it is blank where the header should be; say header=False, or take it out of the file", kind=WrongColumns
         )
     found = next(_records(line, options))[1]
-    expected = [field.name for field in fields]
-    twice = sorted(name for name, count in Counter(found).items() if count > 1)
-    if twice:
-        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {RUN_AGAIN}", kind=WrongColumns)
-    known, there = set(expected), set(found)
-    lacks, extra = [n for n in expected if n not in there], [n for n in found if n not in known]
-    if lacks or extra:
-        raise Misfit(
-            0, f"the header {' and '.join(_differences(lacks, extra))}; `fields` names every column", kind=WrongColumns
-        )
+    if fault := _unlike_fields(found, [field.name for field in fields], options):
+        raise Misfit(0, fault, kind=WrongColumns)
     return found, end
+
+
+def _unlike_fields(found: Sequence[str], expected: Sequence[str], options: Mapping[str, Any]) -> str | None:
+    """Return the fault of a header; None if the columns are the fields, as far as the options demand."""
+    known, refuses = set(expected), options["extra"] == "refuse"
+    extra = [name for name in found if name not in known]
+    counts = Counter(name for name in found if name in known or refuses)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        return f"the header names {listed(twice)} twice; mend the file, then {RUN_AGAIN}"
+    missing = {name.lower(): name for name in expected if name not in counts}
+    alike = [name for name in extra if name.strip().lower() in missing]
+    misspelt = {name.strip().lower() for name in alike}
+    lacks = [name for each, name in missing.items() if each in misspelt or name not in options["optional"]]
+    wrong = extra if refuses else alike
+    if not (lacks or wrong):
+        return None
+    return f"the header {' and '.join(_differences(lacks, wrong))}; {_ways(lacks, wrong, alike, refuses=refuses)}"
+
+
+def _ways(lacks: Sequence[str], extra: Sequence[str], alike: Sequence[str], *, refuses: bool) -> str:
+    """Return the ways out for a header that lacks columns, or has columns that are no fields."""
+    if alike:
+        return "names mind case and blanks: write them alike"
+    ways = ["`fields` names every column"] if refuses else ["declare the fields as the files have them"]
+    if lacks:
+        ways.append(f"say optional={describe_value(lacks[0])} if files may lack it")
+    if extra:
+        ways.append("say extra='ignore' to pass over columns that are no fields")
+    return ", or ".join(ways)
 
 
 def whole_records(data: bytes, options: Mapping[str, Any], *, within: bool = False) -> int:
@@ -122,12 +147,13 @@ def _places(data: bytes, of: bytes) -> Any:
 
 def _differences(lacks: Collection[str], extra: Collection[str]) -> Iterator[str]:
     if lacks:
-        yield f"lacks {_listed(lacks)}"
+        yield f"lacks {listed(lacks)}"
     if extra:
-        yield f"has {_listed(extra)}, which is no field"
+        yield f"has {listed(extra)}, which is no field"
 
 
-def _listed(names: Collection[str]) -> str:
+def listed(names: Collection[str]) -> str:
+    """Return the first of some names, and how many more there are."""
     return ", ".join(map(describe_value, list(names)[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
@@ -181,28 +207,90 @@ def _at(data: bytes, place: int, reason: str, kind: type[BadRecord] = BadRecord)
     return Misfit(data.count(b"\n", 0, place), reason, kind=kind)
 
 
-def _cells(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> pa.Table:
-    """Return all cells as text, in one chunk a column."""
-    unnamed = [str(number) for number in range(len(names))]
-    null_values = options["null_value"]
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=unnamed)
-    parse = arrow_csv.ParseOptions(
-        delimiter=options["sep"],
-        quote_char=options["quote"] or False,
-        newlines_in_values=options["multiline"],
-        ignore_empty_lines=len(names) > 1,
-    )
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict.fromkeys(unnamed, pa.string()),
-        null_values=list(null_values),
-        strings_can_be_null=bool(null_values),
-        quoted_strings_can_be_null=False,
-    )
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Whole lines of `width` cells each, and the cells of wanted columns as text, in one chunk a column."""
+
+    data: bytes
+    width: int
+    table: pa.Table
+    options: Mapping[str, Any]
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        data: bytes,
+        names: Sequence[str],
+        wanted: Collection[str],
+        options: Mapping[str, Any],
+        given: Mapping[str, Any],
+    ) -> _Cells:
+        """Return the cells of the wanted among all columns. The bytes of the others must be UTF-8, too."""
+        unnamed = [str(number) for number in range(len(names))]
+        read = [number for number in unnamed if names[int(number)] in wanted]
+        null_values = options["null_value"]
+        settings = (
+            arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=unnamed),
+            arrow_csv.ParseOptions(
+                delimiter=options["sep"],
+                quote_char=options["quote"] or False,
+                newlines_in_values=options["multiline"],
+                ignore_empty_lines=len(names) > 1,
+            ),
+            arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(read, pa.string()),
+                include_columns=read,
+                null_values=list(null_values),
+                strings_can_be_null=bool(null_values),
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        if len(read) < len(names):
+            _check_utf8(data, options)
+        try:
+            table = arrow_csv.read_csv(pa.BufferReader(data), *settings).combine_chunks()
+        except pa.ArrowInvalid as error:
+            raise _why(data, names, options) or Misfit(0, f"cannot be read: {error}") from None
+        table = table.rename_columns([names[int(each)] for each in table.column_names])
+        return cls(data, len(names), table, options, given)
+
+    def values(self, field: Field, rows: pa.Array | None = None) -> pa.Array:
+        """Return a field's values of the rows, or of all rows; without a column what is given, or null."""
+        if field.name not in self.table.column_names:
+            value = pa.scalar(self.given.get(field.name), arrow_type(field.type))
+            return pa.repeat(value, len(self.table) if rows is None else len(rows))
+        column = self.table.column(field.name)
+        strings = column.chunk(0) if column.num_chunks else pa.array([], pa.string())
+        if rows is not None:
+            strings = strings.take(rows)
+        return self.checked(field.name, lambda: self._cast(strings, field), rows)
+
+    def _cast(self, strings: pa.Array, field: Field) -> pa.Array:
+        values = cells.cast(strings, field.type, self.options)
+        return cells.agreeing(values, self.given[field.name]) if field.name in self.given else values
+
+    def checked(self, name: str, make: Callable[[], pa.Array], rows: pa.Array | None = None) -> pa.Array:
+        """Return a column's values. An error names the misfit value and the value's line."""
+        try:
+            return make()
+        except BadValue as bad:
+            row = bad.index if rows is None else rows[bad.index].as_py()
+            raise Misfit(self._line(row), bad.reason, name, self.table.column(name)[row].as_py()) from None
+
+    def _line(self, row: int) -> int:
+        """Return the line where a record begins."""
+        records = enumerate(_records(self.data, self.options, blank=self.width == 1))
+        return next(line for number, (line, _) in records if number == row)
+
+
+def _check_utf8(data: bytes, options: Mapping[str, Any]) -> None:
+    """Refuse bytes that are no UTF-8: Misfit names the cell."""
     try:
-        table = arrow_csv.read_csv(pa.BufferReader(data), read, parse, convert)
-    except pa.ArrowInvalid as error:
-        raise _why(data, names, options) or Misfit(0, f"cannot be read: {error}") from None
-    return table.combine_chunks().rename_columns(list(names))
+        if not data.isascii():
+            data.decode()
+    except UnicodeDecodeError:
+        deque(_records(data, options), maxlen=0)
 
 
 def _why(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> Misfit | None:
@@ -246,38 +334,6 @@ def _is_unicode(cell: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _cast(data: bytes, table: pa.Table, field: Field, rows: pa.Array | None, options: Mapping[str, Any]) -> pa.Array:
-    column = table.column(field.name)
-    strings = column.chunk(0) if column.num_chunks else pa.array([], pa.string())
-    if rows is not None:
-        strings = strings.take(rows)
-    return _checked(data, table, field.name, options, lambda: cells.cast(strings, field.type, options), rows)
-
-
-def _checked(
-    data: bytes,
-    table: pa.Table,
-    name: str,
-    options: Mapping[str, Any],
-    make: Callable[[], pa.Array],
-    rows: pa.Array | None = None,
-) -> pa.Array:
-    """Return a column's values. An error names the misfit value and the value's line."""
-    try:
-        return make()
-    except BadValue as bad:
-        row = bad.index if rows is None else rows[bad.index].as_py()
-        raise Misfit(
-            _line(data, row, table.num_columns, options), bad.reason, name, table.column(name)[row].as_py()
-        ) from None
-
-
-def _line(data: bytes, row: int, width: int, options: Mapping[str, Any]) -> int:
-    """Return the line where a record begins."""
-    records = enumerate(_records(data, options, blank=width == 1))
-    return next(line for number, (line, _) in records if number == row)
 
 
 def _count(number: int, what: str) -> str:

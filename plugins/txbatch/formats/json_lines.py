@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import BadText, InvalidName
@@ -26,20 +28,27 @@ Keep = tuple[str, Callable[[pa.Array], pa.Array]]
 _BLANKS = b" \t\r"
 _BITS = {"smallint": 16, "int": 32, "bigint": 64}
 _TYPES = {"string": str, "binary": bytes, "boolean": bool, "double": float, "date": str, "timestamp": str}
+_DIGITS = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_text = msgspec.json.Decoder(str).decode
 _QUOTED_NUMBER = re.compile(rb'"-?\d+(\.\d+)?([eE][+-]?\d+)?"')
 # From the first such escape of a text to its end, and the colon behind a key: it never looks at a byte twice.
 _ESCAPED = re.compile(rb'\\[u/][^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?')
 
 
 def decode(
-    data: bytes, fields: Sequence[Field], options: Mapping[str, Any], keep: Keep | None = None
+    data: bytes,
+    fields: Sequence[Field],
+    options: Mapping[str, Any],
+    keep: Keep | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> pa.RecordBatch:
-    """Return the records of whole lines, without blank lines. Members without a field are passed over.
+    """Return the records of whole lines, without blank lines. Members without a field are passed over; an optional field without
+    a member is what `given` has, or null.
 
     `keep` chooses records by time. Misfit names the first line that is not one object, or a field that is missing or unlike
     the declaration.
     """
-    lines = _Lines(data, tuple(fields), options)
+    lines = _Lines(data, tuple(fields), options, given)
     records = lines.records()
     numbers: Sequence[int] = range(len(records))
     done: dict[str, pa.Array] = {}
@@ -77,11 +86,17 @@ class _Member:
 class _Lines:
     """Whole lines, and the values read from the lines."""
 
-    def __init__(self, data: bytes, fields: tuple[Field, ...], options: Mapping[str, Any]) -> None:
-        self.data, self.fields, self.options = data, fields, options
+    def __init__(
+        self, data: bytes, fields: tuple[Field, ...], options: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> None:
+        self.data, self.fields, self.options, self.given = data, fields, options, given
         self.quoted_numbers = bool(options.get("quoted_numbers"))
         self.members, self.decode = _decoder(
-            fields, tuple(options.get("optional") or ()), self.quoted_numbers, bool(options.get("unit"))
+            fields,
+            tuple(options.get("optional") or ()),
+            tuple(options.get("numbers_as_text") or ()),
+            self.quoted_numbers,
+            bool(options.get("unit")),
         )
 
     def __iter__(self) -> Iterator[bytes]:
@@ -103,7 +118,15 @@ class _Lines:
     def column(self, name: str, records: Sequence[Any], numbers: Sequence[int]) -> pa.Array:
         """Return a field of the records; `numbers` are the records' numbers in the block."""
         member = self.members[name]
+        if name in self.given:
+            return self.checked(name, numbers, lambda: self._agreeing(name, member, records))
         return self.checked(name, numbers, lambda: self._array(member.values(records), member))
+
+    def _agreeing(self, name: str, member: _Member, records: Sequence[Any]) -> pa.Array:
+        """Return the given value for each record; a record with the member must have that value."""
+        values, given = self._array(member.values(records), member), self.given[name]
+        lacks = pa.array([getattr(record, member.attribute) is msgspec.UNSET for record in records], pa.bool_())
+        return cells.agreeing(pc.if_else(lacks, pa.scalar(given, values.type), values), given)
 
     def checked(self, name: str, numbers: Sequence[int], make: Callable[[], pa.Array]) -> pa.Array:
         """Return a field's values. An error names the misfit value and the value's line."""
@@ -114,6 +137,8 @@ class _Lines:
             raise Misfit(line, bad.reason, name, json_misfit.value_of(text, name)) from None
 
     def _array(self, values: Sequence[Any], member: _Member) -> pa.Array:
+        if member.as_written and member.type == "string":
+            return pa.array(self._texts_and_numbers(values), pa.string())
         if member.as_written:
             return cells.cast(self._texts(values, member.type), member.type, self.options)
         if member.type in ("timestamp", "date"):
@@ -130,6 +155,22 @@ class _Lines:
                 texts[index] = text[1:-1]
         strings = [None if text == b"null" else text for text in texts]
         return pa.array(strings, pa.binary()).cast(pa.string())
+
+    def _texts_and_numbers(self, raw: Sequence[Any]) -> Iterator[str | None]:
+        """Yield texts, and numbers by their digits. Raise BadValue for anything else, and for an exponent."""
+        for index, value in enumerate(raw):
+            text = b"null" if value is None else bytes(value)
+            if text == b"null":
+                yield None
+            elif _DIGITS.fullmatch(text):
+                yield text.decode()
+            elif text[:1] == b'"':
+                try:
+                    yield _text(text)
+                except (ValueError, RecursionError):
+                    raise BadValue(index, json_misfit.fault(text, "string", self.options)) from None
+            else:
+                raise BadValue(index, json_misfit.fault(text, "string", self.options))
 
     def _found(self, number: int) -> tuple[int, bytes]:
         """Return the line of a record by number."""
@@ -204,16 +245,22 @@ def _has_escaped_key(text: bytes) -> bool:
 
 @lru_cache(maxsize=16)
 def _decoder(
-    fields: tuple[Field, ...], optional: tuple[str, ...], quoted_numbers: bool, epochs: bool
+    fields: tuple[Field, ...],
+    optional: tuple[str, ...],
+    numbers_as_text: tuple[str, ...],
+    quoted_numbers: bool,
+    epochs: bool,
 ) -> tuple[dict[str, _Member], Callable[[bytes], Any]]:
     """Return the members by name, and a decoder from a line to a record with the members."""
 
-    def as_written(type_: str) -> bool:
+    def as_written(name: str, type_: str) -> bool:
+        if type_ == "string":
+            return name in numbers_as_text
         number = type_ in INTEGER_TYPES | FLOATING_TYPES
         return type_ not in (*_TYPES, *_BITS) or (quoted_numbers and number) or (epochs and type_ == "timestamp")
 
     members = {
-        field.name: _Member(f"f{index}", field.type, field.name in optional, as_written(field.type))
+        field.name: _Member(f"f{index}", field.type, field.name in optional, as_written(field.name, field.type))
         for index, field in enumerate(fields)
     }
     described: list[Any] = [

@@ -87,12 +87,27 @@ def unlike(value: Any, type_: str, options: Mapping[str, Any]) -> str:
     return f"is no {type_}: it is {_word(value)}; {_way_out(value, type_, wanted, options)}"
 
 
+def fault(text: bytes, type_: str, options: Mapping[str, Any]) -> str:
+    """Return the fault of a field that takes numbers as text, in a predicate, by the value's text."""
+    try:
+        value = parsed(text)
+    except RecursionError:
+        return _TOO_DEEP
+    except ValueError as broken:
+        return f"is no {type_}: {_broken(text.decode(), broken)}"
+    if isinstance(value, _Number):
+        return f"is no {type_} by its digits: it has an exponent; write the number out, or declare it as double"
+    return unlike(value, type_, options) or _odd(value, type_) or f"is no {type_}"
+
+
 def _member(number: int, members: _Object, fields: Sequence[Field], options: Mapping[str, Any]) -> Misfit | None:
     """Return the first field that is missing, or unlike the declaration."""
     values = dict(members)
     for field in fields:
         if field.name not in values and field.name not in (options.get("optional") or ()):
             return Misfit(number, _missing(field.name, list(values)))
+        if field.name in (options.get("numbers_as_text") or ()) and isinstance(values.get(field.name), _Number):
+            continue
         if reason := unlike(values.get(field.name), field.type, options) or _odd(values.get(field.name), field.type):
             return Misfit(number, reason, field.name, _text(values[field.name]))
     halved = next((text for pair in members for text in pair if isinstance(text, str) and _half(text)), None)
@@ -165,6 +180,8 @@ def _way_out(value: Any, type_: str, wanted: type, options: Mapping[str, Any]) -
         )
     if type_ == "timestamp" and isinstance(value, _Number):
         return 'if it counts from 1970, say unit="s", "ms" or "us"'
+    if type_ == "string" and isinstance(value, _Number):
+        return "declare the type of the written value, or say numbers_as_text= with the field if its digits are meant"
     return f"declare the type of the written value instead of {type_}"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.errors import InvalidOption
+from txbatch.core.records.fields import INTEGER_TYPES, Field
 from txbatch.core.records.time_buckets import zone_named
 from txbatch.formats import time_formats
 
@@ -55,6 +57,12 @@ def one_of(*values: str) -> Callable[[Any], str]:
         raise ValueError(f"must be {' or '.join(map(repr, values))}")
 
     return check
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]+", value):
+        return value
+    raise ValueError("must be the name of folders, such as 'day' of `day=2026-11-01/`, in ASCII letters and digits")
 
 
 def _timestamp_format(value: Any) -> str:
@@ -115,12 +123,36 @@ TIMES: dict[str, Option] = MOMENTS | {
     "date_format": Option(None, _date_format, "how dates are written: strptime's words, with %Y"),
 }
 
+# What every format has: a JSON record may lack the fields, a file of the other formats.
+LACKING: dict[str, Option] = {
+    "optional": Option(
+        (), texts, "fields that a file, or a record of JSON, may lack, one or several: they are null then"
+    ),
+    "folders": Option(
+        (),
+        texts,
+        "fields, one or several, that the names of folders have, such as `day=2026-11-01/`, and files may lack",
+    ),
+    "folder_time": Option(
+        None, _name, "the folders' name of a year, month, day or hour in which all times of their files lie"
+    ),
+}
+
+# What formats have besides whose values have types of their own.
+TYPED: dict[str, Option] = {
+    **LACKING,
+    "numbers_as_text": Option(
+        (), texts, "string fields, one or several, that also take numbers: by their digits, as they are written"
+    ),
+}
+
 JSON: dict[str, Option] = {
-    "optional": Option((), texts, "fields that a record may lack, one or several: they are null then"),
+    **TYPED,
     "quoted_numbers": Option(
         False, yes_or_no, "numbers may also stand in quotes, as producers of exact decimals write them"
     ),
-} | TIMES
+    **TIMES,
+}
 
 CSV: dict[str, Option] = {
     "header": Option(False, yes_or_no, "the first line of each file names the columns, which may stand in any order"),
@@ -136,9 +168,17 @@ CSV: dict[str, Option] = {
         False, yes_or_no, "texts may hold U+0000, which is refused else: UTF-16 that is taken for UTF-8 is full of it"
     ),
     "multiline": Option(False, yes_or_no, "cells in quotes may hold line ends; such a file is read by one task"),
+    "extra": Option(
+        "refuse",
+        one_of("refuse", "ignore"),
+        "'ignore' passes over columns that are no fields, and reads none of their cells",
+    ),
+    **LACKING,
 } | TIMES
 
-FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": JSON, "parquet": {}}
+PARQUET: dict[str, Option] = TYPED
+
+FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": JSON, "parquet": PARQUET}
 
 # What Spark, or who comes from elsewhere, calls one of ours.
 _OURS = {"delimiter": "sep", "separator": "sep", "charset": "encoding"}
@@ -205,6 +245,32 @@ def check_options(format_: str, given: Mapping[str, Any]) -> Options:
     return options
 
 
+def check_names(format_: str, options: Options, fields: Sequence[Field], time: str) -> None:
+    """Refuse options that name no field, or that go by the names of columns where files have no header: DefinitionError."""
+    types = {field.name: field.type for field in fields}
+    optional, as_text = options["optional"], options.get("numbers_as_text", ())
+    named_fields = {"optional": optional, "folders": options["folders"], "numbers_as_text": as_text}
+    for option, named in named_fields.items():
+        if unknown := [name for name in named if name not in types]:
+            raise InvalidOption(f"IntervalSpout: {option}={unknown[0]!r} is not among the fields {', '.join(types)}")
+    if others := [name for name in as_text if types[name] != "string"]:
+        raise InvalidOption(
+            f"IntervalSpout: numbers_as_text={others[0]!r} is a {types[others[0]]}; declare it a string"
+        )
+    for name in options["folders"]:
+        if types[name] not in INTEGER_TYPES | {"string", "date"}:
+            raise InvalidOption(
+                f"IntervalSpout: folders={name!r} is a {types[name]}; names of folders are read as string, an integer or a date"
+            )
+    if time in optional and format_ != "json":
+        raise InvalidOption(f"IntervalSpout: optional={time!r} is the time, by which each record is in an interval")
+    for name in ("optional", "extra") if not options.get("header", True) else ():
+        if options[name] != CSV[name].default:
+            raise InvalidOption(
+                f"IntervalSpout: {name}={options[name]!r} goes by the names of columns; say header=True, or leave it out"
+            )
+
+
 def _check_apart(options: Options) -> None:
     """Refuse two equal signs of CSV with different meanings."""
     for one, other in (("sep", "quote"), ("decimal", "thousands")):
@@ -221,5 +287,4 @@ def _refusal(format_: str, plain: str) -> str:
         return f"is not taken: here it is {ours!r}; say {ours}="
     if plain in _ELSEWHERE:
         return f"is not taken: {_ELSEWHERE[plain]}; remove it"
-    known = ", ".join(FORMATS[format_])
-    return f"is none of {format_}: {f'it has {known}' if known else 'it has none'}"
+    return f"is none of {format_}: it has {', '.join(FORMATS[format_])}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import DamagedFile, WrongColumns
 from txbatch.core.records.fields import Field, decimal_scale
+from txbatch.formats.folders import NOWHERE, folder_value, written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 
 # What Spark unpacks without libraries of the machine.
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 WAY_OUT = "declare the column of the files, or write the file again"
 _INTEGERS = {"smallint": "int16", "int": "int32", "bigint": "int64"}
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
-def check(folder: Path, name: str, fields: Sequence[Field]) -> bool:
+def check(folder: Path, name: str, fields: Sequence[Field], options: Mapping[str, Any] = NO_OPTIONS) -> bool:
     """Check a file's footer against the fields; return whether Spark reads the file exactly."""
     file = opened(folder / name)
     exact = True
     for field in fields:
         found = _column(file, folder / name, field)
         if found is None:
-            folder_value(name, field, folder, file.schema_arrow.names)
-            exact = False
+            exact = missing_value(name, field, folder, options, file.schema_arrow.names) is NOWHERE and exact
         else:
-            exact = _fits(file, folder / name, field, found) and exact
+            exact = exact and not is_named(name, field)
+            as_text = field.name in options.get("numbers_as_text", ())
+            exact = _fits(file, folder / name, field, found, as_text=as_text) and _alone(file, field) and exact
     return exact
 
 
@@ -57,8 +58,8 @@ def opened(path: Path, **options: str) -> pq.ParquetFile:
 def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | None:
     """Return the type of a field's column in the file; None if the file lacks the column, perhaps named by folders."""
     schema = file.schema_arrow
-    alike = [name for name in schema.names if name.lower() == field.name.lower()]
-    if alike == [field.name]:
+    alike = [name for name in schema.names if name.strip().lower() == field.name.lower()]
+    if alike.count(field.name) == 1:
         return _plain(schema.field(field.name).type)
     if alike:
         raise WrongColumns(
@@ -66,6 +67,11 @@ def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | Non
             + WAY_OUT
         )
     return None
+
+
+def _alone(file: pq.ParquetFile, field: Field) -> bool:
+    """Return whether no other column of the file has the field's name in other capitals: Spark would mistake the two."""
+    return sum(name.lower() == field.name.lower() for name in file.schema_arrow.names) == 1
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
@@ -78,7 +84,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return stored.get(type_, type_)
 
 
-def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) -> bool:
+def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType, *, as_text: bool) -> bool:
     """Return True if Spark reads the column exactly as declared, False if only Arrow does. Raise BadRecord if neither does."""
     import pyarrow as pa
 
@@ -89,7 +95,7 @@ def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) ->
         exactly.add(pa.binary())
     if found in exactly or (int96(file, field) and b"org.apache.spark.version" in (file.metadata.metadata or {})):
         return _codec(file, path, field) in CODECS
-    if not _widens(found, field.type):
+    if not _widens(found, field.type) and not (as_text and (pa.types.is_integer(found) or has_whole(found))):
         raise WrongColumns(
             f"{path}: the column {field.name!r} is {found} in the file, declared as {field.type}; " + WAY_OUT
         )
@@ -109,6 +115,8 @@ def _widens(found: pa.DataType, declared: str) -> bool:
         return bool(types.is_fixed_size_binary(found))
     if declared in _INTEGERS:
         bits = pa.type_for_alias(_INTEGERS[declared]).bit_width
+        if has_whole(found):
+            return True
         return bool(types.is_integer(found) and (found.bit_width < bits or (found == pa.uint64() and bits == 64)))
     if declared in ("float", "double"):
         mantissa = 24 if declared == "float" else 53
@@ -120,6 +128,13 @@ def _widens(found: pa.DataType, declared: str) -> bool:
             return bool(whole >= (20 if found == pa.uint64() else _DIGITS[found.bit_width]))
         return bool(types.is_decimal(found) and found.scale <= scale and found.precision - found.scale <= whole)
     return False
+
+
+def has_whole(found: pa.DataType) -> bool:
+    """Return whether a type is floating, and its whole values are integers: pandas makes a double of integers with gaps."""
+    import pyarrow as pa
+
+    return found in (pa.float64(), pa.float32())
 
 
 def _leaf(file: pq.ParquetFile, field: Field) -> int:
@@ -159,27 +174,37 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] = ()) -> Any:
-    """Return a field's typed value from a folder's name (`day=2024-01-01/`). Raise BadRecord if missing or inexact."""
-    parts = dict(part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
-    if field.name not in parts:
+def missing_value(
+    name: str, field: Field, folder: Path, options: Mapping[str, Any] = NO_OPTIONS, columns: Sequence[str] = ()
+) -> Any:
+    """Return the value of a field without a column, typed, from a folder's name (`day=2024-01-01/`); NOWHERE for an optional
+    field. Raise BadRecord if the value is missing or inexact.
+    """
+    value = folder_value(folder, name, field)
+    if value is NOWHERE and field.name not in options.get("optional", ()):
         raise WrongColumns(
             f"{folder / name}: it has no column {field.name!r}, nor has a folder that name; it has "
-            f"{', '.join(map(repr, columns))}: declare the fields as the files have them, or write the file anew"
+            f"{', '.join(map(repr, columns))}: declare the fields as the files have them, say optional={field.name!r} if files "
+            "may lack it, or write the file anew"
         )
-    text = unquote(parts[field.name])
-    if text == HIVE_NULL:
-        return None
+    return value
+
+
+def is_named(name: str, field: Field) -> bool:
+    """Return whether a folder has the name of a field, and may contradict the field's column."""
+    return any(key == field.name for key, _ in written(name))
+
+
+def held_against(name: str, field: Field, folder: Path, options: Mapping[str, Any]) -> Any:
+    """Return the value that a folder has for a field with a column; NOWHERE if there is none, or it is written in another way.
+
+    A field named in the option `folders` must be written in the way of folders: BadRecord if not.
+    """
+    if not is_named(name, field):
+        return NOWHERE
     try:
-        if field.type == "string":
-            return text
-        if field.type in _INTEGERS and text.removeprefix("-").isdecimal() and text.isascii():
-            return int(text)
-        if field.type == "date" and len(text) == len("2024-01-01"):
-            return date.fromisoformat(text)
-    except ValueError:
-        pass
-    raise WrongColumns(
-        f"{folder / name}: the folder's {field.name}={text!r} is not read as {field.type}; declare it as string, an integer "
-        "or a date (2024-01-01)"
-    )
+        return folder_value(folder, name, field)
+    except WrongColumns:
+        if field.name in options.get("folders", ()):
+            raise
+        return NOWHERE

@@ -18,6 +18,7 @@ from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.formats import contents, csv_lines, json_lines
 from txbatch.formats.contents import Block
+from txbatch.formats.folders import FolderTimes, given_values, not_of_folder, outside
 from txbatch.formats.misfit import BadValue, Misfit
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 TASK_BYTES_MAX = 128_000_000
 TASK_BYTES_MIN = 4_000_000
-DECODERS = {"csv": csv_lines.decode, "json": json_lines.decode}
+DECODERS: Mapping[str, Callable[..., pa.RecordBatch]] = {"csv": csv_lines.decode, "json": json_lines.decode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,17 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Right times, from `first` to before `last`, and wanted times, from `start` to before `end`."""
+    """Right times, from `first` to before `last`, and wanted times, from `start` to before `end`.
+
+    `folder` is the name of the file's folder, with the times that the file may hold.
+    """
 
     field: str
     first: datetime
     last: datetime
     start: datetime
     end: datetime
+    folder: tuple[str, datetime, datetime] | None = None
 
     def wanted(self, values: pa.Array) -> pa.Array:
         """Return a mask. Raise BadValue for a null time, or a time out of bounds."""
@@ -59,30 +64,63 @@ class Times:
         right = pc.and_(pc.greater_equal(values, first), pc.less(values, last))
         if pc.all(right).as_py() is False:
             raise BadValue(pc.index(right, False).as_py(), f"is {_outside(self.first, self.last)}")
+        if self.folder is not None:
+            name, *span = self.folder
+            if (index := outside(values, *span)) is not None:
+                raise BadValue(index, not_of_folder(name))
         return pc.and_(pc.greater_equal(values, start), pc.less(values, end))
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How to read the records of files, and which records."""
+    """How to read the records of files, and which records. Names of folders below `root` may have values of fields."""
 
     name: str
     fields: Sequence[Field]
     options: Mapping[str, Any]
     times: Times | None = None
+    root: Path | None = None
 
     def read(self, range_: Range) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range. BadRecord names the file, line, field and value of a misfit."""
+        own, given = self._of(range_.path)
+        yield from own._read(range_, given)
+
+    def _of(self, path: Path) -> tuple[Format, Mapping[str, Any]]:
+        """Return the format of one file, and the values of fields in the names of the file's folders."""
+        if self.root is None or not (self.options.get("folders") or self.options.get("folder_time")):
+            return self, {}
+        name = path.relative_to(self.root).as_posix()
+        given = given_values(self.root, name, self.fields, self.options["folders"])
+        options = {**self.options, "optional": (*self.options["optional"], *given)}
+        return replace(self, options=options, times=self._times_of(name)), given
+
+    def _times_of(self, name: str) -> Times | None:
+        """Return the times, with those that a file may hold by the name of its folder."""
+        of = FolderTimes.of(self.options)
+        if of is None or self.times is None or (span := of.span(name)) is None:
+            return self.times
+        return replace(self.times, folder=(of.named(name), *span))
+
+    def _read(self, range_: Range, given: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         keep = self.times and (self.times.field, self.times.wanted)
-        decode: Callable[..., pa.RecordBatch] = DECODERS[self.name]
+        decode = partial(DECODERS[self.name], given=given)
         blocks = self._blocks(range_.path, range_.start, range_.end, range_.planned)
         if self.options.get("header"):
             columns, blocks = self._columns(range_, blocks)
             decode = partial(decode, columns=columns)
+        elif self.name == "csv" and given:
+            decode = partial(decode, columns=[field.name for field in self.fields if field.name not in given])
         for block in blocks:
             if block.data:
                 with_line = partial(decode, block.data, self.fields, self.options, keep)
                 yield _named(block, with_line, self._ways)
+
+    def header(self, range_: Range) -> list[str] | None:
+        """Return the columns that a file's header names; None without a header."""
+        own, _ = self._of(range_.path)
+        blocks = own._blocks(range_.path, 0, 1, range_.planned)
+        return own._columns(range_, blocks)[0] if self.options.get("header") else None
 
     def _ways(self, misfit: Misfit) -> str:
         """Return further ways out for a misfit cell; a cell that is no time of an interval can be quarantined."""

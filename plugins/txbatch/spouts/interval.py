@@ -25,6 +25,7 @@ from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
 from txbatch.formats import contents
 from txbatch.formats import options as formats
 from txbatch.formats.changes import check_not_replaced, look, planned
+from txbatch.formats.folders import FolderTimes, Span, moments, overlaps
 from txbatch.formats.listing import absolute, check_links_of, check_size, files_below, hidden, name_pattern
 from txbatch.formats.reading import Reading
 
@@ -40,19 +41,21 @@ KEPT_BYTES = 100_000_000
 class IntervalSpout(PlainSpout):
     """Reads the records below `root` (a folder or one file) with the field `time` in the run's interval.
 
-    `fields` is the whole DDL of the files; `time` names a timestamp among the fields, in Parquet also a date. `options` are
+    `fields` is the DDL of the records; `time` names a timestamp among the fields, in Parquet also a date. `options` are
     from txbatch.formats.options for the `format`: csv, json (lines) or parquet.
 
-    The plan names the files by FileSpout's listing rule, with the sizes. A record that is not written as the fields are
-    declared fails the attempt, named by file, line, field and value. A record without a time, or with a time outside the two
-    `plausible` dates (from the first to before the second), fails too: the record would be in no interval. In a record of
-    another interval only the shape and the time are checked. Of much text Spark keeps the interval's records for the attempt:
-    the files, which may hold more, are scanned only once. Transactional: a record added to an interval later is not counted.
+    The plan names the files by FileSpout's listing rule, with the sizes; with the option `folder_time` the files whose folders'
+    names may have times of the interval. A record that is not written as the fields are declared fails the attempt, named by
+    file, line, field and value. A record without a time, or with a time outside the two `plausible` dates (from the first to
+    before the second), fails too: the record would be in no interval. In a record of another interval only the shape and the
+    time are checked. Of much text Spark keeps the interval's records for the attempt: the files, which may hold more, are
+    scanned only once. Transactional: a record added to an interval later is not counted.
     """
 
     by_interval, reads_gaps = True, True
     metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
-    _looked: Metadata | None = None  # while several txids are planned: the files that are there, once somebody looked
+    # While several txids are planned: the times that the present files may hold, and what was looked at, once somebody looked.
+    _looked: tuple[dict[str, Span | None], Metadata] | None = None
 
     def __init__(
         self,
@@ -92,13 +95,35 @@ class IntervalSpout(PlainSpout):
         return type(self).emit_batch is IntervalSpout.emit_batch
 
     def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
-        """Return the time from the first interval to the last; None if intervals overlap, or the plans name different files."""
+        """Return the time from the first interval to the last; None if intervals overlap, or the plans name different files
+        for a time.
+        """
         intervals = sorted(tuple(map(datetime.fromisoformat, plan["interval"])) for plan in plans)
         apart = all(before[1] <= after[0] for before, after in pairwise(intervals))
-        same = all({**plan, "interval": None} == {**plans[0], "interval": None} for plan in plans)
-        if not (self.fusable and apart and same):
+        of_each = {"interval": None, "files": None}
+        same = all({**plan, **of_each} == {**plans[0], **of_each} for plan in plans)
+        files = self._files_of(plans) if self.fusable and apart and same else None
+        if files is None:
             return None
-        return {**plans[0], "interval": [intervals[0][0].isoformat(), intervals[-1][1].isoformat()]}
+        interval = [intervals[0][0].isoformat(), intervals[-1][1].isoformat()]
+        return {**plans[0], "interval": interval, "files": files}
+
+    def _files_of(self, plans: Sequence[Metadata]) -> Metadata | None:
+        """Return the files of several plans; None if a plan lacks one that may have its times, or has it as it was."""
+        if all(plan["files"] == plans[0]["files"] for plan in plans):
+            return plans[0]["files"]  # type: ignore[no-any-return]
+        if self._folder_time is None:
+            return None
+        files = {name: entry for plan in plans for name, entry in plan["files"].items()}
+        spans: dict[Span | None, Metadata] = {}
+        for name, entry in files.items():
+            spans.setdefault(self._folder_time.span(name), {})[name] = entry
+        for plan in plans:
+            within = moments(plan["interval"])
+            named = [each for span, each in spans.items() if overlaps(span, *within)]
+            if plan["files"] != {name: entry for each in named for name, entry in each.items()}:
+                return None
+        return files
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
@@ -111,36 +136,57 @@ class IntervalSpout(PlainSpout):
             raise NoInterval("IntervalSpout reads by time: the run has no interval")
         if self._time_type == "date":
             check_days("IntervalSpout", self.time, curr_metadata["interval"])
-        if self._looked is None:
-            return {**curr_metadata, "files": self._found()}
-        self._looked = self._looked or self._found()
-        return {**curr_metadata, "files": self._looked}
+        return {**curr_metadata, "files": self._found(curr_metadata["interval"])}
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
         """Context manager. All plans of the block name the same files."""
-        self._looked = {}
+        self._looked = {}, {}
         try:
             yield
         finally:
             self._looked = None
 
-    def _found(self) -> Metadata:
-        """Return the present files, in the form of a plan. Raise TransientError without files."""
-        files = self._files()
+    def _found(self, interval: Sequence[str]) -> Metadata:
+        """Return the present files that may have times of the interval, in the form of a plan. Raise TransientError without
+        files.
+        """
+        spans, looked = self._looked or ({}, {})
+        spans.update(spans or self._spans())
+        entry = look if self.format == "parquet" else planned
+        if self._folder_time is None:
+            looked.update(looked or {name: found for name in spans if (found := entry(self._folder / name))})
+            return looked
+        within = moments(interval)
+        names = [name for name, span in spans.items() if overlaps(span, *within)]
+        looked.update({name: entry(self._folder / name) for name in names if name not in looked})
+        return {name: looked[name] for name in names if looked[name]}
+
+    def _spans(self) -> dict[str, Span | None]:
+        """Return the present files, each with the times that the file may hold by its folder's name: None for all."""
+        files, of = self._files(), self._folder_time
         if not files:
             raise SourceMissing(
                 f"{self.root} has no file to read: none matches {self.pattern!r} whose name does not begin with '_' or '.'"
             )
-        entry = look if self.format == "parquet" else planned
-        return {name: found for name in files if (found := entry(self._folder / name))}
+        return {name: None if of is None else of.span(name) for name in files}
+
+    def _within(self, names: Sequence[str], interval: Sequence[str]) -> list[str]:
+        """Return the files that may have times of an interval, by the names of their folders."""
+        of, within = self._folder_time, moments(interval)
+        return [name for name in names if of is None or overlaps(of.span(name), *within)]
+
+    @property
+    def _folder_time(self) -> FolderTimes | None:
+        return FolderTimes.of(self._options())
 
     def appeared(self, plan: Metadata) -> list[str]:
         """Return present files missing in the plan: the files' records of the interval are not counted."""
         try:
-            return [name for name in self._files() if name not in plan["files"]]
+            files = [name for name in self._files() if name not in plan["files"]]
         except TxbatchError:
             return []
+        return self._within(files, plan["interval"])
 
     def gone(self, metadata: Metadata) -> list[str]:
         """Return the files a plan names that are gone by now."""
@@ -151,6 +197,17 @@ class IntervalSpout(PlainSpout):
         """Return the files of a plan that are gone by now, or that another plan does not read."""
         gone = self.gone(before)
         return [name for name in before["files"] if name in gone or name not in again["files"]]
+
+    def passed_over(self, metadata: Metadata) -> str | None:
+        """Return the newest file of a plan with its columns that are no fields, if these are passed over; None for none."""
+        if self._options().get("extra") != "ignore":
+            return None
+        # With pyarrow; a job file needs Python alone.
+        from txbatch.formats.passed_over import passed_over
+        from txbatch.formats.scan import Format
+
+        format_ = Format(self.format, parse_fields(self.fields), self._options(), root=self._folder)
+        return passed_over(self._folder, metadata["files"], format_)
 
     def check_plan(self, metadata: Metadata) -> None:
         """Refuse a plan with a file of another size, unless the planned part of a grown file can be read."""
@@ -173,7 +230,7 @@ class IntervalSpout(PlainSpout):
         start, end = map(datetime.fromisoformat, metadata["interval"])
         within = (start.date(), end.date()) if self._time_type == "date" else (start, end)
         for name in metadata["files"]:
-            parquet_files.check_texts(self._folder, name, parse_fields(self.fields), self.time, within)
+            parquet_files.check_texts(self._folder, name, parse_fields(self.fields), self.time, within, self._options())
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Return the records of the interval."""
@@ -215,10 +272,11 @@ class IntervalSpout(PlainSpout):
         fields = parse_fields(self.fields)
         looks = {file: look(file) for file in files}
         if self.format == "parquet":
-            records = self._inside(parquet_files.read(spark, self._folder, sizes, fields), start, end)
+            found = parquet_files.read(spark, self._folder, sizes, fields, self._options(), self.time)
+            records = self._inside(found, start, end)
             return Reading(asked, looks, records, kept=False)
         times = Times(self.time, *self._bounds(), start, end)
-        records = scan(spark, files, Format(self.format, fields, self._options(), times))
+        records = scan(spark, files, Format(self.format, fields, self._options(), times, self._folder.absolute()))
         kept = sum(sizes.values()) >= KEPT_BYTES
         return Reading(asked, looks, records.persist() if kept else records, kept)
 
@@ -264,8 +322,5 @@ class IntervalSpout(PlainSpout):
         if self.format not in formats.FORMATS:
             known = ", ".join(formats.FORMATS)
             raise InvalidOption(f"IntervalSpout: format {self.format!r} is not one of {known}")
-        names = {field.name for field in parse_fields(self.fields)}
-        unknown = [name for name in self._options().get("optional", ()) if name not in names]
-        if unknown:
-            raise InvalidOption(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {self.fields}")
+        formats.check_names(self.format, self._options(), parse_fields(self.fields), self.time)
         self._bounds()

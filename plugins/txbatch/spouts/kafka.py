@@ -81,6 +81,8 @@ class KafkaSpout(PartitionedSpout):
         if options and format is None:
             raise InvalidOption(f"{name}: options={options!r} are of a format; say format='json', or leave them out")
         self.options = check_options("json", mapping(options))
+        if self.options["folders"] or self.options["folder_time"]:
+            raise InvalidOption(f"{name}: options={options!r} name folders, which messages have not; leave them out")
         if type(max_records) is not int or max_records < 1:
             raise InvalidOption(f"{name}: max_records={max_records!r} is no number of messages; give 1 or more")
         if not (start in (EARLIEST, LATEST) or (isinstance(start, datetime) and start.tzinfo is not None)):

@@ -107,6 +107,14 @@ def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str,
             yield {**row, "change": "appeared: of this interval nothing of it is counted"}
 
 
+def passed_over(topology: Topology, batch: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning per stream whose newest file has columns that are no fields, and are passed over."""
+    for stream, planned in BatchPlan.from_json(batch["metadata"]).streams.items() if "metadata" in batch else ():
+        spout = topology.streams[stream].spout
+        if isinstance(spout, IntervalSpout) and (found := spout.passed_over(planned.plan)):
+            yield f"stream {stream!r}: {found}, no fields, passed over by extra='ignore'"
+
+
 def next_step(ledger: Ledger, topology: Topology, head: Head, run: Run) -> NextStep:
     """Decide the first step of the run, and store nothing."""
     decision = decide_initialize(head, run, topology.max_pending)

@@ -10,7 +10,7 @@ import click
 from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.old_spelling import spelled_now
-from txbatch.cli.plan.explain import appeared, preview
+from txbatch.cli.plan.explain import appeared, passed_over, preview
 from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan.plan_restate import preview_restate, show_restate
 from txbatch.cli.plan.policy import stored_policy
@@ -87,6 +87,7 @@ def plan(
     ledger = PostgresLedger(engine, jobs=jobs_above(engine, loaded.path.parent))
     found = preview(ledger, loaded.topology, run, loaded.name, finishes=finishes)
     found |= stored_policy(engine, loaded.topology)
+    found["warnings"] += passed_over(loaded.topology, found["next"])
     reader = LedgerReader(engine)
     found["changed"] = [
         *changed(reader.counted(loaded.topology.name)),

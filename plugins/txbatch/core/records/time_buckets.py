@@ -1,10 +1,10 @@
 """How time is cut: into instants, local days and local months, each with a number. In Python, Spark SQL and SQL of PostgreSQL.
 
-Times are microseconds since 1970 in UTC. A local day begins at midnight by the clocks of the zone. If the clocks show midnight
-twice, the day begins at the first midnight. If the clocks skip midnight, the day begins when midnight would have been had the
-clocks not been put forward. A moment belongs to the last day that has begun by the moment, also if the clocks go back over
-midnight. Numbers have no bounds: the Gregorian calendar repeats itself every 400 years, and beyond the years of Python, a zone
-keeps the offset of the first or the last year.
+Times are microseconds since 1970 in UTC. A local day begins at midnight by the clocks of the zone, or at another time of the
+clocks, for which the same holds. If the clocks show midnight twice, the day begins at the first midnight. If the clocks skip
+midnight, the day begins when midnight would have been had the clocks not been put forward. A moment belongs to the last day that
+has begun by the moment, also if the clocks go back over midnight. Numbers have no bounds: the Gregorian calendar repeats itself
+every 400 years, and beyond the years of Python, a zone keeps the offset of the first or the last year.
 """
 
 from __future__ import annotations
@@ -115,21 +115,23 @@ class Instants(Cut):
 
 @dataclass(frozen=True, slots=True)
 class LocalDates(Cut):
-    """Numbers of spans that begin at midnight in a zone."""
+    """Numbers of spans that begin at midnight in a zone, or `begins` microseconds later by the clocks; earlier if negative."""
 
     zone: str
+    begins: int = 0
 
     def number(self, micros: int) -> int:
-        number = self._of_day((micros + self._offset(micros)) // DAY_MICROS)
+        number = self._of_day((micros + self._offset(micros) - self.begins) // DAY_MICROS)
         return number + (micros >= self.start(number + 1)) - (micros < self.start(number))
 
     def start(self, number: int) -> int:
-        midnight = self._first_day(number) * DAY_MICROS
-        local = time_of(_within(midnight)).replace(tzinfo=_zone(self.zone))
-        return midnight - _micros(local.utcoffset())
+        begin = self._first_day(number) * DAY_MICROS + self.begins
+        local = time_of(_within(begin)).replace(tzinfo=_zone(self.zone))
+        return begin - _micros(local.utcoffset())
 
     def number_spark(self, time: str) -> str:
-        number = self._of_day_spark(f"cast(from_utc_timestamp({time}, {spark_text(self.zone)}) as date)")
+        local = _shifted_spark(f"from_utc_timestamp({time}, {spark_text(self.zone)})", -self.begins)
+        number = self._of_day_spark(f"cast({local} as date)")
         after, before = (
             f"cast({time} {than} {self.start_spark(each)} as int)"
             for than, each in ((">=", f"({number} + 1)"), ("<", number))
@@ -137,14 +139,15 @@ class LocalDates(Cut):
         return f"({number} + {after} - {before})"
 
     def start_spark(self, number: str) -> str:
-        midnight = f"cast({self._first_day_spark(number)} as timestamp)"
-        return f"to_utc_timestamp({midnight}, {spark_text(self.zone)})"
+        begin = _shifted_spark(f"cast({self._first_day_spark(number)} as timestamp)", self.begins)
+        return f"to_utc_timestamp({begin}, {spark_text(self.zone)})"
 
     def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
         """Of two midnights PostgreSQL takes the second; the SQL finds the first by the offset of the day before."""
         zone = f"'{self.zone}'"
-        first_day = self._aligned_sql(f"date_trunc('day', {start} AT TIME ZONE {zone})", slide, origin)
-        midnight = f"({first_day} + interval '{numbers} {self._unit}')"
+        local = _shifted_sql(f"{start} AT TIME ZONE {zone}", -self.begins)
+        first_day = self._aligned_sql(f"date_trunc('day', {local})", slide, origin)
+        midnight = _shifted_sql(f"({first_day} + interval '{numbers} {self._unit}')", self.begins)
         second = f"({midnight} AT TIME ZONE {zone})"
         before = f"({second} - interval '24 hours')"
         offset = f"({before} AT TIME ZONE {zone} - {before} AT TIME ZONE 'UTC')"
@@ -155,8 +158,10 @@ class LocalDates(Cut):
         return _micros(time_of(_within(micros)).astimezone(_zone(self.zone)).utcoffset())
 
     def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
-        """Return SQL of PostgreSQL for the first day of the span that begins on a day: no month is skipped."""
-        return day
+        """Return SQL of PostgreSQL for the first day of the span that begins on a day: no month is skipped, and none that
+        begins at midnight begins on a later day.
+        """
+        return f"date_trunc('month', {day})" if self.begins else day
 
     _unit = ""
 
@@ -225,6 +230,16 @@ class Months(LocalDates):
     def _first_day_spark(self, number: str) -> str:
         year = f"cast(({number} - pmod({number}, 12)) div 12 as int)"
         return f"make_date({year}, pmod({number}, 12) + 1, 1)"
+
+
+def _shifted_spark(time: str, by: int) -> str:
+    """Return Spark SQL for a timestamp that is some microseconds later."""
+    return f"timestamp_micros(unix_micros({time}) + ({by}))" if by else time
+
+
+def _shifted_sql(time: str, by: int) -> str:
+    """Return SQL of PostgreSQL for a time that is some microseconds later."""
+    return f"(({time}) + interval '{by} microseconds')" if by else time
 
 
 def _within(micros: int) -> int:

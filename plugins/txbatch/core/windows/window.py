@@ -60,9 +60,15 @@ _TOLD = {
 _TRUNCATED = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour", DAY_MICROS: "day"}
 _OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
 _LAST = micros_of(datetime.max.replace(tzinfo=UTC))
-_CUTS: Mapping[str, Callable[[str], Cut]] = {"instants": lambda _: Instants(), "days": Days, "months": Months}
+_CUTS: Mapping[str, Callable[[str, int], Cut]] = {
+    "instants": lambda _zone, _begins: Instants(),
+    "days": Days,
+    "months": Months,
+}
 # What is said of where windows end. By this it is told how a view is made: who changes that changes what is said.
 END = "When the window ends, which is not part of it, null after the year 9999"
+# What a month has at least.
+_MONTH_MICROS = 28 * DAY_MICROS
 # 1970 began on a Thursday.
 _MONDAY = 4
 
@@ -104,12 +110,13 @@ class Window(Timed):
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Window:
         """Return the window from the stored JSON."""
-        cut = _CUTS[stored["cut"]](stored.get("zone", ""))
+        cut = _CUTS[stored["cut"]](stored.get("zone", ""), stored.get("begins", 0))
         return cls("", stored["start"], cut, stored["size"], stored["slide"], stored["origin"], "")
 
     def to_json(self) -> dict[str, Any]:
-        zone = {"zone": self.cut.zone} if isinstance(self.cut, LocalDates) else {}
-        cut = {"cut": type(self.cut).__name__.lower(), **zone}
+        cut: dict[str, Any] = {"cut": type(self.cut).__name__.lower()}
+        if isinstance(self.cut, LocalDates):
+            cut |= {"zone": self.cut.zone} | ({"begins": self.cut.begins} if self.cut.begins else {})
         return {"start": self.name, **cut, "size": self.size, "slide": self.slide, "origin": self.origin}
 
     def derived(self, key: datetime) -> dict[str, datetime | None]:
@@ -194,22 +201,30 @@ class Window(Timed):
 
 
 def window(
-    time: str, length: str, slide: str | None = None, *, timezone: str | None = None, name: str = "window_start"
+    time: str,
+    length: str,
+    slide: str | None = None,
+    *,
+    start: str | None = None,
+    timezone: str | None = None,
+    name: str = "window_start",
 ) -> Window:
     """Return a key of `group_by` for windows of event time: `window("ts", "10 minutes")`, by the timestamp field `ts`.
 
     Lengths are numbers of seconds, minutes, hours, days, weeks (from Monday), months or years. Windows are counted from 1970
     on. With a `slide`, a window begins at every multiple of the slide, and a record counts in every window around its time. In
-    a `timezone`, days and longer spans begin at local midnight; without a timezone, at midnight in UTC. The start is the field
-    `name`, and a key; reports have the end, too.
+    a `timezone`, days and longer spans begin at local midnight; without a timezone, at midnight in UTC. With a `start`, all
+    windows begin later by a length, or earlier: `start="6 hours"`, by the clocks of the zone, or `start="-1 day"`. The
+    window's start is the field `name`, and a key; reports have the end, too.
 
     Raises DefinitionError for an invalid length, or if time cannot be cut by the lengths.
     """
-    of = f"window({time!r}, {length!r}{'' if slide is None else f', slide={slide!r}'})"
+    given = {"slide": slide, "start": start}
+    of = f"window({time!r}, {length!r}{''.join(f', {what}={said!r}' for what, said in given.items() if said is not None)})"
     named: dict[str, object] = {"time": time, "name": name}
-    for what, given in named.items():
-        if not isinstance(given, str) or not given:
-            raise InvalidWindow(f"{of}: {what} is {given!r}; give the name of a field")
+    for what, field in named.items():
+        if not isinstance(field, str) or not field:
+            raise InvalidWindow(f"{of}: {what} is {field!r}; give the name of a field")
     zone = _zone(of, timezone)
     whole, grid = _length(of, "length", length, zone), _length(of, "slide", length if slide is None else slide, zone)
     if zone != "UTC" and "instant" in (whole.kind, grid.kind):
@@ -219,11 +234,14 @@ def window(
         )
     if slide is not None:
         _check_slide(of, whole, grid)
-    cut, origin = _cut(grid, zone)
+    months, begins = (0, 0) if start is None else _start(of, start, grid)
+    cut, origin = _cut(grid, zone, begins)
     every = "" if whole.number == grid.number else f", one every {grid.describe(weeks=grid.weeks)},"
     where = "" if zone == "UTC" else f" in {zone}"
-    described = f"windows of {whole.describe(weeks=grid.weeks)}{every} by {time}{where}"
-    return Window(time, name, cut, whole.number, grid.number, origin, described)
+    described = (
+        f"windows of {whole.describe(weeks=grid.weeks)}{every} by {time}{where}{_described_start(months, begins)}"
+    )
+    return Window(time, name, cut, whole.number, grid.number, origin + months, described)
 
 
 def micros(of: str, what: str, given: str) -> int:
@@ -244,15 +262,56 @@ def lasting(given: int) -> str:
     return Length("instant", given, weeks=False).describe(weeks=False) if whole else f"{given / 1_000_000:g} seconds"
 
 
-def _cut(grid: Length, zone: str) -> tuple[Cut, int]:
-    """Return how time is cut, and the number from which windows are counted."""
+def _cut(grid: Length, zone: str, begins: int) -> tuple[Cut, int]:
+    """Return how time is cut, and the number from which windows are counted; `begins` is in microseconds."""
     match grid.kind:
         case "month":
-            return Months(zone), MONTHS_OF_1970
+            return Months(zone, begins), MONTHS_OF_1970
         case "day":
-            return Days(zone), _MONDAY * grid.weeks
+            return Days(zone, begins), _MONDAY * grid.weeks
         case _:
-            return Instants(), _MONDAY * DAY_MICROS * grid.weeks
+            return Instants(), _MONDAY * DAY_MICROS * grid.weeks + begins
+
+
+def _start(of: str, given: object, grid: Length) -> tuple[int, int]:
+    """Return how many months, and microseconds of the clocks, windows begin later; negative for earlier.
+
+    The same windows have the same numbers: those of the nearest start, earlier or later.
+    """
+    kind, number, _ = _number(of, "start", given)
+    micros = number if kind == "instant" else number * DAY_MICROS
+    if kind == "month" and grid.kind != "month":
+        raise InvalidWindow(
+            f"{of}: the start {given!r} is in months, which differ in length, and windows are of others; give days or hours"
+        )
+    each = grid.number * {"instant": 1, "day": DAY_MICROS, "month": 1 if kind == "month" else _MONTH_MICROS}[grid.kind]
+    moved = number if kind == "month" else micros
+    if not 0 < abs(moved) < each:
+        raise InvalidWindow(
+            f"{of}: the start {given!r} is not shorter than what lies between two windows, or is nothing; give a shorter one, or "
+            "leave it out"
+        )
+    if kind == "month":
+        return _nearest(moved, each), 0
+    return 0, moved if grid.kind == "month" else _nearest(moved, each)
+
+
+def _nearest(moved: int, each: int) -> int:
+    """Return the least of the numbers that differ by multiples of `each`, ahead or behind.
+
+    >>> _nearest(6, 7), _nearest(-1, 7), _nearest(3, 6), _nearest(-3, 6)
+    (-1, -1, 3, 3)
+    """
+    ahead = moved % each
+    return ahead if 2 * ahead <= each else ahead - each
+
+
+def _described_start(months: int, begins: int) -> str:
+    moved = months or begins
+    if not moved:
+        return ""
+    told = Length("month", abs(months), weeks=False).describe(weeks=False) if months else lasting(abs(begins))
+    return f", beginning {told} {'later' if moved > 0 else 'earlier'}"
 
 
 def _zone(of: str, timezone: object) -> str:
@@ -264,6 +323,16 @@ def _zone(of: str, timezone: object) -> str:
 
 def _length(of: str, what: str, given: object, zone: str) -> Length:
     """Return a length from its text; in UTC, days are written in microseconds, since all have 24 hours."""
+    kind, number, unit = _number(of, what, given)
+    if number <= 0:
+        raise InvalidWindow(f"{of}: the {what} {given!r} is not at least 1 {unit}, and at most {_YEARS_MAX:,} years")
+    if kind == "day" and zone == "UTC":
+        return Length("instant", number * DAY_MICROS, unit == "week")
+    return Length(kind, number, unit == "week")
+
+
+def _number(of: str, what: str, given: object) -> tuple[str, int, str]:
+    """Return the kind of a text's unit, how many numbers of that kind the text has, also below nothing, and the unit."""
     found = _LENGTH.fullmatch(given) if isinstance(given, str) else None
     unit = found[2].lower() if found else ""
     if found is None or unit not in _UNITS:
@@ -274,11 +343,9 @@ def _length(of: str, what: str, given: object, zone: str) -> Length:
     if len(found[1]) > _DIGITS_MAX:  # what was given is so long that an error shows its beginning alone
         raise InvalidWindow(f"a {what} of {len(found[1]):,} digits is not at most {_YEARS_MAX:,} years; {of}")
     number = int(found[1]) * each
-    if not 0 < number <= _YEARS_MAX * _OF_YEAR[kind]:
+    if abs(number) > _YEARS_MAX * _OF_YEAR[kind]:
         raise InvalidWindow(f"{of}: the {what} {given!r} is not at least 1 {unit}, and at most {_YEARS_MAX:,} years")
-    if kind == "day" and zone == "UTC":
-        return Length("instant", number * DAY_MICROS, unit == "week")
-    return Length(kind, number, unit == "week")
+    return kind, number, unit
 
 
 def _check_slide(of: str, whole: Length, grid: Length) -> None:
