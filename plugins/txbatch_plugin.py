@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 # The key of `txbatch.orchestration.result`. That module is slow to import, and only tasks need it.
 XCOM_KEY = "txbatch"
 MARK = "txbatch: "
+AGAIN = f"{MARK}tried again; before: "
 LENGTH_MAX = 900
 FIRST_TASK = "InitializeTransactionOperator"
 
 
 class RunNotes:
-    """Writes the notes of ended runs, in the scheduler. Notes of other authors are left alone."""
+    """Writes the notes of runs, in the scheduler. Notes of other authors are left alone."""
+
+    @hookimpl
+    def on_dag_run_running(self, dag_run: DagRun) -> None:
+        """Note that a cleared run is tried again: until the run ends, its note is about the time before."""
+        _note_again(dag_run)
 
     @hookimpl
     def on_dag_run_success(self, dag_run: DagRun) -> None:
@@ -36,6 +42,18 @@ class RunNotes:
 def _note(dag_run: DagRun, line: str | None) -> None:
     if line and not (dag_run.note and not dag_run.note.startswith(MARK)):
         dag_run.note = f"{MARK}{line}"[:LENGTH_MAX]
+
+
+def _note_again(dag_run: DagRun) -> None:
+    from sqlalchemy.orm import object_session
+
+    session = object_session(dag_run)
+    if session is None:
+        return
+    with session.no_autoflush:
+        note = dag_run.note
+    if note and note.startswith(MARK) and not note.startswith(AGAIN):
+        dag_run.note = f"{AGAIN}{note.removeprefix(MARK)}"[:LENGTH_MAX]
 
 
 def _left(dag_run: DagRun) -> str | None:

@@ -26,8 +26,9 @@ from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_
 _MINUTE = timedelta(minutes=1)
 _EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
+TAG = "txbatch"
 # Default arguments of a DAG that verifies, rebuilds or folds.
-BESIDE = {"catchup": False, "max_active_runs": 1, "tags": ["txbatch"]}
+BESIDE = {"catchup": False, "max_active_runs": 1, "tags": [TAG]}
 TURN_TIMEOUT = timedelta(hours=6)
 READY_TIMEOUT = timedelta(hours=6)
 ASK_AGAIN = timedelta(minutes=1)
@@ -54,7 +55,7 @@ def topology_dag(
     parallel: for many small batches, if the topology's `max_pending` allows several planned batches. `emit_batch` holds
     further arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), also for `commit`, because
     `commit` emits batches planned anew or adopted. `dag_arguments` are arguments of DAG (start_date, end_date, catchup,
-    params, tags, ...).
+    params, tags, ...). The tag `txbatch` is added to your own tags.
 
     Raise DefinitionError, shown by Airflow as an import error of the DAG file.
     """
@@ -74,6 +75,7 @@ def topology_dag(
     }
     arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule))
     arguments.setdefault("description", describe(loaded))
+    arguments["tags"] = sorted({TAG, *(arguments.get("tags") or ())})
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         if loaded.topology.by_interval:
             check_schedule(name, dag)

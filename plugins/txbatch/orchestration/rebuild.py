@@ -44,6 +44,7 @@ def rebuild_dag(
     loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     arguments = {**BESIDE, "schedule": None, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name))
+    arguments.setdefault("description", f"Count all batches of {loaded.topology.name} again, by the present job")
     why = Param(
         type="string",
         minLength=1,

@@ -7,29 +7,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from txbatch.core.errors import TxbatchError
 from txbatch.core.text import how_many
-from txbatch.error_pages import Advice
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 XCOM_KEY = "txbatch"
 _DAY = timedelta(days=1)
-# The room of a line in the note of a run: the plugin cuts longer lines.
-LINE_MAX = 880
 
 
 def tell(context: Context, line: str) -> None:
     """Leave the line for the plugin, to read at the end of the run."""
     context["ti"].xcom_push(key=XCOM_KEY, value=line)
-
-
-def failed(error: TxbatchError, advice: Advice) -> str:
-    """Describe the failure of a task: the error, and the command that comes next if the note has room for both."""
-    line = f"failed: {error}"
-    with_next = f"{line}; next: {advice.next}"
-    return with_next if advice.next not in (None, advice.more) and len(with_next) <= LINE_MAX else line
 
 
 def committed(batch: Mapping[str, Any], zone: str) -> str:

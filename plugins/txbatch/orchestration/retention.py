@@ -44,6 +44,8 @@ def gc_dag(
     name = ALL if topology is None else f"{checked_topology_name(topology)}.gc"
     arguments = {**BESIDE, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(which="topologies" if topology is None else f"**{topology}**"))
+    what = "all topologies" if topology is None else topology
+    arguments.setdefault("description", f"Fold old contributions of {what} by policy")
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         # The caller must be the DAG file, see `topology_dag`.
         GcOperator(

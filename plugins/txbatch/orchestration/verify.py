@@ -60,6 +60,9 @@ def verify_dag(
     which = "all batches are" if sample is None else f"{sample} batches, chosen by chance, are"
     arguments = {**BESIDE, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name, which=which))
+    arguments.setdefault(
+        "description", f"Read batches of {loaded.topology.name} again, and compare with the stored numbers"
+    )
     name = f"{loaded.topology.name}.verify"
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         VerifyOperator(task_id="verify", job=loaded, sample=sample, **(emit_batch or {}))

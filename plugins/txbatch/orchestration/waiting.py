@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferr
 
 from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.topology.topology import Topology
+from txbatch.orchestration import result
 from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, TurnTrigger
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ class Waiting:
         deadline = self.deadlines.setdefault(parameter, (now + minutes).isoformat())
         left = datetime.fromisoformat(deadline) - now
         if left <= timedelta():
-            raise AirflowFailException(f"{self.topology.name}: waited {minutes}: {complaint}")
+            told = f"waited {minutes}: {complaint}"
+            result.tell(self.context, f"failed: {told}")
+            raise AirflowFailException(f"{self.topology.name}: {told}")
         return left
 
     def _defer(self, trigger: BaseTrigger, parameter: str, left: timedelta) -> NoReturn:
