@@ -60,7 +60,8 @@ def done(
         except (AirflowSkipException, AirflowFailException, TxbatchError) as error:
             told.append(str(error))
             break
-    return {"note": left.get("txbatch"), "extra": extra, "told": told, "emit_batch": left.get("emit_batch")}
+    xcoms = {name: left.get(name) for name in ("emit_batch", "plan")}
+    return {"note": left.get("txbatch"), "extra": extra, "told": told, **xcoms}
 
 
 def form(dag: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from airflow.sdk import DAG, Asset, Param, chain
 from txbatch.core.errors import InvalidArgument, JobNotFound
 from txbatch.core.text import LENGTH_MAX
 from txbatch.launch.job_file import Job, load_job
-from txbatch.orchestration import catching_up, restating
 from txbatch.orchestration.doc import CHOOSES_DATA, describe, page
+from txbatch.orchestration.form import fields
 from txbatch.orchestration.operators import (
     CommitOperator,
     EmitBatchOperator,
@@ -27,6 +27,7 @@ _MINUTE = timedelta(minutes=1)
 _EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
 TAG = "txbatch"
+WAITS_SECTION = "Waits"
 # Default arguments of a DAG that verifies, rebuilds or folds.
 BESIDE = {"catchup": False, "max_active_runs": 1, "tags": [TAG]}
 TURN_TIMEOUT = timedelta(hours=6)
@@ -66,24 +67,23 @@ def topology_dag(
     loaded = load_job(job, root_of(job, dag_file))
     name = loaded.topology.name
     arguments = {"catchup": False, **dag_arguments}
-    arguments["params"] = {
-        **{name: _choosing(name) for name in loaded.topology.parameters},
-        **catching_up.params(loaded.topology),
-        **restating.params(loaded.topology.parameters),
-        **_waits(loaded, turn_timeout, ready_timeout, ask_again),
-        **dag_arguments.get("params", {}),
-    }
-    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule))
+    own = dict(dag_arguments.get("params") or {})
+    choosing = {name: _choosing(name) for name in loaded.topology.parameters}
+    arguments["params"] = fields.params(
+        loaded.topology, own, choosing, _waits(loaded, turn_timeout, ready_timeout, ask_again)
+    )
+    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule, own=own))
     arguments.setdefault("description", describe(loaded))
     arguments["tags"] = sorted({TAG, *(arguments.get("tags") or ())})
+    ours: dict[str, Any] = {"job": loaded, "own": frozenset(own)}
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         if loaded.topology.by_interval:
             check_schedule(name, dag)
         chain(
-            InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
-            EmitBatchOperator(task_id="emit_batch", job=loaded, coalesce=coalesce, **(emit_batch or {})),
-            CommitOperator(task_id="commit", job=loaded, **(emit_batch or {})),
-            SuccessOperator(task_id="success", job=loaded, outlets=[topology_asset(name)]),
+            InitializeTransactionOperator(task_id="initialize_transaction", **ours),
+            EmitBatchOperator(task_id="emit_batch", **ours, coalesce=coalesce, **(emit_batch or {})),
+            CommitOperator(task_id="commit", **ours, **(emit_batch or {})),
+            SuccessOperator(task_id="success", **ours, outlets=[topology_asset(name)]),
         )
     return dag
 
@@ -133,7 +133,15 @@ def _choosing(name: str) -> Param:
 def _positive(default: float, maximum: float, title: str, description: str) -> Param:
     if not 0 < default <= maximum:
         raise InvalidArgument(f"{title}: {default:g} is not more than 0 and at most {maximum:g}; mend the DAG file")
-    return Param(default, type="number", exclusiveMinimum=0, maximum=maximum, title=title, description=description)
+    return Param(
+        default,
+        type="number",
+        exclusiveMinimum=0,
+        maximum=maximum,
+        title=title,
+        description=description,
+        section=WAITS_SECTION,
+    )
 
 
 def root_of(job: str, dag_file: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,9 @@ from txbatch.core.text import how_many
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from txbatch.run.advance import Finished
+
+log = logging.getLogger(__name__)
 XCOM_KEY = "txbatch"
 _DAY = timedelta(days=1)
 
@@ -43,6 +47,20 @@ def restated(batches: Iterable[Mapping[str, Any]]) -> str:
 
 def _restated(batch: Mapping[str, Any]) -> str:
     return f"txid {batch['txid']} restates txid {batch['position']}: {', '.join(_counted(batch))}"
+
+
+def of_commit(finished: Finished, more: Iterable[Finished]) -> dict[str, Any]:
+    """Return the XCom of the task `commit`: the run's own batch, and the further batches of a run that counts several again."""
+    batch = finished.batch
+    others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
+    if not finished.applied:
+        log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+    return {
+        "topology": batch.topology,
+        "txid": batch.txid,
+        "applied": finished.applied,
+        "adopted": [*finished.adopted, *others],
+    }
 
 
 def interval(start: datetime, end: datetime, zone: str) -> str:
