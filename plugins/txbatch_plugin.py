@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # The key of `txbatch.orchestration.result`. That module is slow to import, and only tasks need it.
 XCOM_KEY = "txbatch"
+WAITED_KEY = "txbatch_waited"
 MARK = "txbatch: "
 AGAIN = f"{MARK}tried again; before: "
 LENGTH_MAX = 900
@@ -57,6 +58,12 @@ def _note_again(dag_run: DagRun) -> None:
 
 
 def _left(dag_run: DagRun) -> str | None:
+    """Return the newest line left by a task of the run, and how long the run waited for the ledger."""
+    line, waited = _newest(dag_run, XCOM_KEY), _newest(dag_run, WAITED_KEY)
+    return f"{line}; {waited}" if line and waited and waited not in line else line
+
+
+def _newest(dag_run: DagRun, key: str) -> str | None:
     from airflow.models.xcom import XComModel
     from sqlalchemy import select
     from sqlalchemy.orm import object_session
@@ -64,7 +71,7 @@ def _left(dag_run: DagRun) -> str | None:
     session = object_session(dag_run)
     if session is None:
         return None
-    mine = (XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == XCOM_KEY)
+    mine = (XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == key)
     with session.no_autoflush:
         newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(1)
         found = session.scalars(newest).first()

@@ -186,7 +186,7 @@ def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[
     assert "A batch is found again by its data interval." in page
     assert "| `level` | How deep. Chooses data. |" in page
     assert "| `country` | Chooses the data of this run: stored with its batch" in page
-    for name in ("turn_timeout_minutes", "ready_timeout_minutes", "ask_again_seconds"):
+    for name in ("turn_timeout_minutes", "ready_timeout_minutes", "ask_again_seconds", "ledger_timeout_minutes"):
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         assert "It chooses no data." in line
 
@@ -244,6 +244,7 @@ def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) ->
         "abort_skip": False,
         "abort_partition": None,
         "why": None,
+        "ledger_timeout_minutes": 360,
         "turn_timeout_minutes": 360,
         "ready_timeout_minutes": 120,
         "ask_again_seconds": 5,
@@ -317,6 +318,7 @@ def test_a_form_cannot_ask_for_a_wait_without_end(made: dict[str, Any]) -> None:
         "abort_skip": None,
         "abort_partition": None,
         "why": None,
+        "ledger_timeout_minutes": ten_years,
         "turn_timeout_minutes": ten_years,
         "ready_timeout_minutes": ten_years,
         "ask_again_seconds": ten_years * 60,

@@ -94,13 +94,13 @@ def test_the_form_begins_with_what_the_day_needs_and_ends_with_the_waits(made: d
         *("country", "mine", "catch_up"),
         *("restate", "accept_missing", "plan_only"),
         *("abort", "abort_skip", "abort_partition"),
-        *("why", "turn_timeout_minutes"),
+        *("why", "ledger_timeout_minutes", "turn_timeout_minutes"),
     ]
     sections = made["sections"]
     assert [sections[name] for name in ("country", "mine", "catch_up")] == [None] * 3
     assert {sections[name] for name in ("restate", "accept_missing", "plan_only")} == {"Count again"}
     assert {sections[name] for name in ("abort", "abort_skip", "abort_partition")} == {"Give up"}
-    assert sections["why"] == "Why"
+    assert (sections["why"], sections["ledger_timeout_minutes"]) == ("Why", "Waits")
 
 
 def test_a_name_of_the_user_is_the_users_and_the_page_says_so(made: dict[str, Any]) -> None:

@@ -199,3 +199,23 @@ def test_a_text_of_slashes_is_no_long_search(text: str) -> None:
     began = time.process_time()
     failure.without_folders(f"{text} ")
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("line", "waited", "told"),
+    [
+        ("txid 7: 1 record", "waited 12 min for the ledger", "txid 7: 1 record; waited 12 min for the ledger"),
+        ("txid 7: 1 record", None, "txid 7: 1 record"),
+        ("waited 12 min for the ledger", "waited 12 min for the ledger", "waited 12 min for the ledger"),
+        (None, "waited 12 min for the ledger", None),
+    ],
+)
+def test_a_note_says_how_long_the_run_waited_for_the_ledger(
+    line: str | None, waited: str | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = {txbatch_plugin.XCOM_KEY: line, txbatch_plugin.WAITED_KEY: waited}
+    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key: left[key])
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_failed(run)
+    assert run.note == (told and f"txbatch: {told}")
+    assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)

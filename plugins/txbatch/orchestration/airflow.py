@@ -124,17 +124,34 @@ def _connection_url(conn_id: str) -> str | None:
 
 async def open_ledger() -> PostgresLedger:
     """Return the ledger of this Airflow, for a trigger: the triggerer can only read connections asynchronously."""
-    from txbatch import settings
     from txbatch.postgres.database.engine import connect
     from txbatch.postgres.ledger import PostgresLedger
+
+    engine = connect(await ledger_url(), application_name="txbatch trigger")
+    return PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
+
+
+async def ledger_url() -> str:
+    """Return the URL of the ledger, for a trigger. The embedded PostgreSQL is started."""
+    from txbatch import settings
 
     url = None
     if not os.environ.get("TXBATCH_DATABASE_URL"):
         with suppress(AirflowNotFoundException):
             url = url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
     ready = await asyncio.to_thread(settings.ensure_database, settings.resolve(url))
-    engine = connect(ready.database_url, application_name="txbatch trigger")
-    return PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
+    return ready.database_url
+
+
+def ledger_away() -> str | None:
+    """Return why the ledger takes no sessions now; None if the ledger answers, or if no wait helps."""
+    from txbatch import settings
+    from txbatch.postgres.database.reach import away
+
+    try:
+        return away(settings.ensure_database(resolve_settings()).database_url)
+    except Exception:  # no outage: the settings are wrong, or the embedded PostgreSQL does not start
+        return None
 
 
 def url_of(connection: Connection) -> str:

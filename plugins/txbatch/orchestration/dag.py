@@ -21,7 +21,14 @@ from txbatch.orchestration.operators import (
     SuccessOperator,
 )
 from txbatch.orchestration.schedules import check_schedule
-from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
+from txbatch.orchestration.waiting import (
+    ASK_AGAIN_PARAM,
+    LEDGER_TIMEOUT,
+    LEDGER_TIMEOUT_PARAM,
+    LIMIT,
+    READY_TIMEOUT_PARAM,
+    TURN_TIMEOUT_PARAM,
+)
 
 _MINUTE = timedelta(minutes=1)
 _EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
@@ -42,6 +49,7 @@ def topology_dag(
     turn_timeout: timedelta = TURN_TIMEOUT,
     ready_timeout: timedelta = READY_TIMEOUT,
     ask_again: timedelta = ASK_AGAIN,
+    ledger_timeout: timedelta = LEDGER_TIMEOUT,
     coalesce: bool = False,
     emit_batch: dict[str, Any] | None = None,
     default_args: dict[str, Any] | None = None,
@@ -51,7 +59,8 @@ def topology_dag(
 
     `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is the longest
     wait for the batches before the run's own (R6). `ready_timeout` is the longest wait for a source that reads by time and
-    is not ready; the source is asked every `ask_again` (R4). The form of a run can change all three. With `coalesce`, one
+    is not ready; the source is asked every `ask_again` (R4). `ledger_timeout` is the longest wait of a task for the ledger,
+    or for a whole source, that does not answer. The form of a run can change all four. With `coalesce`, one
     Spark application, in client mode, emits all planned batches one after the other, instead of one application each in
     parallel: for many small batches, if the topology's `max_pending` allows several planned batches. `emit_batch` holds
     further arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), also for `commit`, because
@@ -70,7 +79,7 @@ def topology_dag(
     own = dict(dag_arguments.get("params") or {})
     choosing = {name: _choosing(name) for name in loaded.topology.parameters}
     arguments["params"] = fields.params(
-        loaded.topology, own, choosing, _waits(loaded, turn_timeout, ready_timeout, ask_again)
+        loaded.topology, own, choosing, _waits(loaded, turn_timeout, ready_timeout, ask_again, ledger_timeout)
     )
     arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule, own=own))
     arguments.setdefault("description", describe(loaded))
@@ -105,11 +114,20 @@ def topology_asset(topology: str) -> Asset:
     return Asset(name=topology, uri=f"txbatch://{topology}")
 
 
-def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_again: timedelta) -> dict[str, Param]:
+def _waits(
+    job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_again: timedelta, ledger_timeout: timedelta
+) -> dict[str, Param]:
     """Return the parameters for the longest waits of a run. They choose no data."""
     turn = "How long this run may wait for the batches before its own, before it fails. It chooses no data."
+    away = (
+        "How long a task of this run may wait for the ledger, or for a whole source, that does not answer, before it fails. "
+        "It chooses no data."
+    )
     params = {
-        TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for its turn", turn)
+        LEDGER_TIMEOUT_PARAM: _positive(
+            ledger_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for the ledger", away
+        ),
+        TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for its turn", turn),
     }
     if not job.topology.by_interval:
         return params

@@ -29,6 +29,7 @@ from txbatch.orchestration.airflow import (
 )
 from txbatch.orchestration.form import fields, giving_up, planning_first
 from txbatch.orchestration.form.fields import Asked
+from txbatch.orchestration.outages import outages_waited_for
 from txbatch.orchestration.schedules import check_scheduled
 from txbatch.orchestration.submitting import SubmittingOperator
 from txbatch.orchestration.waiting import Waiting
@@ -59,8 +60,11 @@ class TransactionOperator(BaseOperator):
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Do the step. After a wait, Airflow calls again, with the deadlines of this try's waits."""
-        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
-            topology = self.job.topology
+        topology, of_waits = self.job.topology, deadlines or {}
+        with (
+            failing_as_airflow(context, topology=topology.name, job=self.job.name),
+            outages_waited_for(topology.name, context, event, of_waits),
+        ):
             asked = fields.asked(topology, self.own, context)
             steps, run, step = open_steps(self.job), fields.run_of_form(context), self.step
             match asked:
@@ -77,7 +81,7 @@ class TransactionOperator(BaseOperator):
                     catching_up.check_interval(topology, run)
                 case _:
                     assert_never(asked)
-            return step(steps, run, Waiting(topology, run, context, deadlines or {}))
+            return step(steps, run, Waiting(topology, run, context, of_waits))
 
     @abstractmethod
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:

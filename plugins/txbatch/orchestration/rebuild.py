@@ -14,6 +14,7 @@ from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
 from txbatch.orchestration.dag import BESIDE, RETRIES, root_of
 from txbatch.orchestration.operators import EmitBatchOperator
+from txbatch.orchestration.outages import outages_waited_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -65,7 +66,11 @@ class RebuildOperator(EmitBatchOperator):
         """Count all remaining batches, swap, note the result, and return the number of the rebuild."""
         from txbatch.wiring import open_rebuilder
 
-        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
+        name = self.job.topology.name
+        with (
+            failing_as_airflow(context, topology=name, job=self.job.name),
+            outages_waited_for(name, context, event, deadlines or {}),
+        ):
             check_emission(self.job)
             by = getattr(context["dag_run"], "triggering_user_name", None)
             done = open_rebuilder(open_steps(self.job), self._application()).run(str(context["params"]["why"]), by)

@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 XCOM_KEY = "txbatch"
+# How long a task waited for the ledger: the plugin puts the line behind the result.
+WAITED_KEY = "txbatch_waited"
 _DAY = timedelta(days=1)
 
 
 def tell(context: Context, line: str) -> None:
     """Leave the line for the plugin, to read at the end of the run."""
     context["ti"].xcom_push(key=XCOM_KEY, value=line)
+
+
+def tell_wait(context: Context, line: str) -> None:
+    """Leave the line about a wait that is over, in place of the line about the wait, and for the end of the note."""
+    tell(context, line)
+    context["ti"].xcom_push(key=WAITED_KEY, value=line)
 
 
 def committed(batch: Mapping[str, Any], zone: str) -> str:

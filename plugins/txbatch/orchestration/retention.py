@@ -14,6 +14,7 @@ from txbatch.core.topology.topology import checked_topology_name
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
 from txbatch.orchestration.dag import BESIDE, RETRIES
+from txbatch.orchestration.outages import outages_waited_for
 from txbatch.run import window_retention
 
 if TYPE_CHECKING:
@@ -64,9 +65,15 @@ class GcOperator(BaseOperator):
         super().__init__(**kwargs)
         self.topology, self.folder = topology, folder
 
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(
+        self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None
+    ) -> list[dict[str, Any]]:
         """Fold, note the result, and return a row per topology, like `txbatch gc --json`."""
-        with failing_as_airflow(context, topology=self.topology):
+        name = self.topology or ALL
+        with (
+            failing_as_airflow(context, topology=self.topology),
+            outages_waited_for(name, context, event, deadlines or {}),
+        ):
             rows = self._collected()
         for row in rows:
             log.info("%s", summary([row]))

@@ -19,6 +19,7 @@ from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
 from txbatch.orchestration.dag import BESIDE, RETRIES, root_of
 from txbatch.orchestration.operators import EmitBatchOperator
+from txbatch.orchestration.outages import outages_waited_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -78,7 +79,11 @@ class VerifyOperator(EmitBatchOperator):
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Verify, note the result, and return the number of findings by outcome."""
-        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
+        name = self.job.topology.name
+        with (
+            failing_as_airflow(context, topology=name, job=self.job.name),
+            outages_waited_for(name, context, event, deadlines or {}),
+        ):
             check_emission(self.job)
             found = self._verified(str(context["dag_run"].run_id))
         line, wrong = summary(found), [each for each in found if not each.ok]

@@ -96,7 +96,7 @@ def run(steps: Steps, context: Context) -> str:
     by = reader_beside(steps).given_up_by(topology, reason) if skip else None
     if by is not None or (before.status is BatchStatus.ABORTED and not skip):
         given_up = f", and its records were given up by txid {by}" if by else ""
-        return f"txid {txid} was aborted before{given_up}; nothing is changed: {before.reason}"
+        return f"txid {txid} was aborted before{given_up}; nothing is changed: {before.reason or 'no reason is kept'}"
     with steps.concerning(txid):
         return describe(give_up(steps.ledger, topology, txid, reason, skip=skip, partition=partition), before)
 

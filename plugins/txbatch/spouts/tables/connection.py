@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
 from txbatch.core.errors import (
+    DOES_NOT_ANSWER,
     BadRecord,
     InvalidSetting,
     LoginRefused,
@@ -179,7 +180,7 @@ def no_connection(source: str, said: str) -> TxbatchError:
             f"source {source!r} refuses the login ({state}{line or login[0]}); mend its URL or its rights"
         )
     return PartitionUnreadable(
-        f"source {source!r} does not answer ({line or (network[0] if network else 'no connection')}); try again"
+        f"source {source!r} {DOES_NOT_ANSWER} ({line or (network[0] if network else 'no connection')}); try again"
     )
 
 
@@ -212,4 +213,4 @@ def in_our_words(of: str, state: str | None, line: str) -> TxbatchError:
         return LoginRefused(f"{of} refuses the login ({told}); mend its URL or its rights")
     if state and state.startswith("22"):
         return BadRecord(f"{of}: {told}; mend the row, or declare the field a string")
-    return PartitionUnreadable(f"{of} does not answer ({told}); try again")
+    return PartitionUnreadable(f"{of} {DOES_NOT_ANSWER} ({told}); try again")
