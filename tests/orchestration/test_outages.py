@@ -23,7 +23,8 @@ from txbatch.core.errors import (
     Unavailable,
     error_of,
 )
-from txbatch.orchestration import outages, result
+from txbatch.orchestration import result
+from txbatch.orchestration.failing import outages
 from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
 from txbatch.postgres.database.reach import away
 from txbatch.spouts.tables.connection import no_connection

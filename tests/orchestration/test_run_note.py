@@ -16,9 +16,10 @@ import txbatch_plugin
 from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError
 from txbatch.core.naming import naming_stream
 from txbatch.error_pages import advise
-from txbatch.orchestration import catching_up, failure, restating, result
-from txbatch.orchestration.airflow import failing_as_airflow
+from txbatch.orchestration import catching_up, restating, result
 from txbatch.orchestration.dag import _choosing
+from txbatch.orchestration.failing import notes
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ HELD: dict[str, object] = {"topology": "sales", "txid": 8}
 
 
 def noted(error: TxbatchError, held: dict[str, object] = HELD, tried: int = 1, tries: int = 1) -> str | None:
-    return txbatch_plugin.line_of(failure.note(error, advise(error, held, in_airflow=True), tried, tries))
+    return txbatch_plugin.line_of(notes.note(error, advise(error, held, in_airflow=True), tried, tries))
 
 
 def shown(error: TxbatchError, tried: int = 1, tries: int = 1) -> str:
@@ -112,7 +113,7 @@ def test_the_note_of_a_task_that_is_tried_again_says_so() -> None:
     assert shown(away, 2, 4).startswith("txbatch: tried again (try 2 of 4): TX201")
     assert shown(away, 4, 4).startswith("txbatch: failed after 4 tries: TX201")
     assert shown(bad, 2, 4).startswith("txbatch: failed: TX301")
-    assert failure.unknown(KeyError("x"), 1, 4) == "tried again (try 1 of 4): KeyError: 'x'; see the log of the task"
+    assert notes.unknown(KeyError("x"), 1, 4) == "tried again (try 1 of 4): KeyError: 'x'; see the log of the task"
 
 
 def test_the_log_of_a_task_has_the_error_and_its_advice(caplog: pytest.LogCaptureFixture) -> None:
@@ -197,7 +198,7 @@ def test_the_note_of_a_cleared_run_says_that_it_is_tried_again(
 )
 def test_a_text_of_slashes_is_no_long_search(text: str) -> None:
     began = time.process_time()
-    failure.without_folders(f"{text} ")
+    notes.without_folders(f"{text} ")
     assert time.process_time() - began < 2
 
 

@@ -49,7 +49,7 @@ def params(topology: Topology) -> dict[str, Param]:
     return {CATCH_UP_PARAM: Param(None, type=["null", "string"], maxLength=WHY_MAX, title="Catch up", description=what)}
 
 
-def given(topology: Topology, context: Context) -> bool:
+def is_asked(topology: Topology, context: Context) -> bool:
     """True if the form asks to catch up."""
     told = context["params"].get(CATCH_UP_PARAM)
     return CATCH_UP_PARAM not in topology.parameters and told not in (None, False) and bool(str(told).strip())
@@ -57,7 +57,7 @@ def given(topology: Topology, context: Context) -> bool:
 
 def asks(topology: Topology, context: Context) -> bool:
     """True if the run only catches up. Raise DefinitionError if the form also asks to count batches again."""
-    if not given(topology, context):
+    if not is_asked(topology, context):
         return False
     if RESTATE_PARAM not in topology.parameters and str(context["params"].get(RESTATE_PARAM) or "").strip():
         raise InvalidArgument(

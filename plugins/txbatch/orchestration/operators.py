@@ -23,13 +23,13 @@ from txbatch.launch.job_file import check_emission
 from txbatch.orchestration import catching_up, restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
-    failing_as_airflow,
     open_steps,
     run_of,
 )
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.orchestration.form import fields, giving_up, planning_first
 from txbatch.orchestration.form.fields import Asked
-from txbatch.orchestration.outages import outages_waited_for
 from txbatch.orchestration.schedules import check_scheduled
 from txbatch.orchestration.submitting import SubmittingOperator
 from txbatch.orchestration.waiting import Waiting
@@ -307,7 +307,7 @@ class CommitOperator(EmitBatchOperator):
             more += (self._advanced(steps, each, waiting) for each in together)
         for each in more:
             steps.success(each.batch)
-        return result.of_commit(found, more)
+        return result.finished(found, more)
 
     def _advanced(self, steps: Steps, run: Run, waiting: Waiting) -> Finished:
         from txbatch.run.advance import Advance

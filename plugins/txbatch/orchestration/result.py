@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -25,6 +25,16 @@ _DAY = timedelta(days=1)
 def tell(context: Context, line: str) -> None:
     """Leave the line for the plugin, to read at the end of the run."""
     context["ti"].xcom_push(key=XCOM_KEY, value=line)
+
+
+def finished(found: Finished, more: Sequence[Finished]) -> dict[str, Any]:
+    """Return the XCom of a commit: the run's batch, and all batches finished on the way."""
+    batch = found.batch
+    others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
+    if not found.applied:
+        log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+    adopted = [*found.adopted, *others]
+    return {"topology": batch.topology, "txid": batch.txid, "applied": found.applied, "adopted": adopted}
 
 
 def tell_wait(context: Context, line: str) -> None:
@@ -55,20 +65,6 @@ def restated(batches: Iterable[Mapping[str, Any]]) -> str:
 
 def _restated(batch: Mapping[str, Any]) -> str:
     return f"txid {batch['txid']} restates txid {batch['position']}: {', '.join(_counted(batch))}"
-
-
-def of_commit(finished: Finished, more: Iterable[Finished]) -> dict[str, Any]:
-    """Return the XCom of the task `commit`: the run's own batch, and the further batches of a run that counts several again."""
-    batch = finished.batch
-    others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
-    if not finished.applied:
-        log.info("%s: already committed as txid %s", batch.topology, batch.txid)
-    return {
-        "topology": batch.topology,
-        "txid": batch.txid,
-        "applied": finished.applied,
-        "adopted": [*finished.adopted, *others],
-    }
 
 
 def interval(start: datetime, end: datetime, zone: str) -> str:

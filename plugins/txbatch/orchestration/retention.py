@@ -12,9 +12,10 @@ from airflow.sdk import DAG, BaseOperator
 
 from txbatch.core.topology.topology import checked_topology_name
 from txbatch.orchestration import result
-from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
+from txbatch.orchestration.airflow import resolve_settings
 from txbatch.orchestration.dag import BESIDE, RETRIES
-from txbatch.orchestration.outages import outages_waited_for
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.run import window_retention
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from airflow.sdk import DAG
 from txbatch.core.errors import InvalidArgument
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
-from txbatch.orchestration.airflow import failing_as_airflow, open_steps
+from txbatch.orchestration.airflow import open_steps
 from txbatch.orchestration.dag import BESIDE, RETRIES, root_of
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.orchestration.operators import EmitBatchOperator
-from txbatch.orchestration.outages import outages_waited_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -60,7 +60,7 @@ def asked(topology: Topology, own: Collection[str], context: Context) -> Asked:
     found = [Asked.GIVE_UP] if giving_up.asks(of_user, context) else []
     found += [Asked.PLAN] if planning_first.asks(topology, of_user, context) else []
     again = restating.asks(topology, context)
-    if found and catching_up.given(topology, context):
+    if found and catching_up.is_asked(topology, context):
         found.append(Asked.CATCH_UP)
     if found and again and Asked.PLAN not in found:
         found.append(Asked.RESTATE)
