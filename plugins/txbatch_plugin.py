@@ -14,13 +14,20 @@ if TYPE_CHECKING:
 
 # The key of `txbatch.orchestration.result`. That module is slow to import, and only tasks need it.
 XCOM_KEY = "txbatch"
+WAITED_KEY = "txbatch_waited"
 MARK = "txbatch: "
+AGAIN = f"{MARK}tried again; before: "
 LENGTH_MAX = 900
 FIRST_TASK = "InitializeTransactionOperator"
 
 
 class RunNotes:
-    """Writes the notes of ended runs, in the scheduler. Notes of other authors are left alone."""
+    """Writes the notes of runs, in the scheduler. Notes of other authors are left alone."""
+
+    @hookimpl
+    def on_dag_run_running(self, dag_run: DagRun) -> None:
+        """Note that a cleared run is tried again: until the run ends, its note is about the time before."""
+        _note_again(dag_run)
 
     @hookimpl
     def on_dag_run_success(self, dag_run: DagRun) -> None:
@@ -38,7 +45,25 @@ def _note(dag_run: DagRun, line: str | None) -> None:
         dag_run.note = f"{MARK}{line}"[:LENGTH_MAX]
 
 
+def _note_again(dag_run: DagRun) -> None:
+    from sqlalchemy.orm import object_session
+
+    session = object_session(dag_run)
+    if session is None:
+        return
+    with session.no_autoflush:
+        note = dag_run.note
+    if note and note.startswith(MARK) and not note.startswith(AGAIN):
+        dag_run.note = f"{AGAIN}{note.removeprefix(MARK)}"[:LENGTH_MAX]
+
+
 def _left(dag_run: DagRun) -> str | None:
+    """Return the newest line left by a task of the run, and how long the run waited for the ledger."""
+    line, waited = _newest(dag_run, XCOM_KEY), _newest(dag_run, WAITED_KEY)
+    return f"{line}; {waited}" if line and waited and waited not in line else line
+
+
+def _newest(dag_run: DagRun, key: str) -> str | None:
     from airflow.models.xcom import XComModel
     from sqlalchemy import select
     from sqlalchemy.orm import object_session
@@ -46,7 +71,7 @@ def _left(dag_run: DagRun) -> str | None:
     session = object_session(dag_run)
     if session is None:
         return None
-    mine = (XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == XCOM_KEY)
+    mine = (XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == key)
     with session.no_autoflush:
         newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(1)
         found = session.scalars(newest).first()

@@ -96,6 +96,12 @@ class AirflowButtons(AirflowApi):
         body = {"dry_run": False, "dag_run_id": run_id, "task_ids": list(task_ids), "only_failed": False}
         return self._send("POST", f"dags/{part(dag_id)}/clearTaskInstances", body | {"include_downstream": downstream})
 
+    def raised(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> list[Json]:
+        """The exceptions that the log of a try shows, one behind the other, each with its frames."""
+        path = f"{run_path(dag_id, run_id)}/taskInstances/{part(task_id)}/logs/{try_number}"
+        entries = self._get(path, full_content="true")["content"]
+        return [each for entry in entries for each in entry.get("error_detail") or ()]
+
     def backfills(self, dag_id: str) -> list[Json]:
         return self._pages("backfills", "backfills", dag_id=dag_id)
 

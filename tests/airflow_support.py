@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_buttons import AirflowButtons
+from outages import Outage
 from sqlalchemy import Engine, text
 
 from txbatch.local.airflow import LocalAirflow
@@ -38,9 +39,11 @@ class Stack:
     engine: Engine
     home: Path
     markers: Path
+    outage: Outage
 
     def rest(self) -> None:
         """End what tests have left running, and kill nothing any more."""
+        self.outage.end()
         for point in KILLS.values():
             (self.markers / point).touch()
         for run in self.api.unfinished_runs():

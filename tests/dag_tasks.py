@@ -28,9 +28,13 @@ def done(
     run_id: str,
     tasks: tuple[str, ...] = TASKS,
     noted: Callable[[str], None] = lambda note: None,
+    resumed: Callable[[TaskDeferred], dict[str, Any]] | None = None,
     **params: Any,
 ) -> dict[str, Any]:
-    """What the tasks of a run with these params left behind and said; the first that does not succeed is the last."""
+    """What the tasks of a run with these params left behind and said; the first that does not succeed is the last.
+
+    A task that waits is the last one, too, unless `resumed` returns by which arguments it goes on.
+    """
 
     def push(key: str, value: str) -> None:
         left[key] = value
@@ -51,16 +55,24 @@ def done(
         "params": {name: param.value for name, param in dag.params.items()} | params,
         "outlet_events": {asset: SimpleNamespace(extra=extra) for asset in dag.get_task("success").outlets},
     }
-    for task in tasks:
+    again: dict[str, Any] = {}
+    waiting = list(tasks)
+    while waiting:
+        task = waiting.pop(0)
         try:
-            left[task] = dag.get_task(task).execute(context)
+            left[task] = dag.get_task(task).execute(context, **again)
+            again = {}
         except TaskDeferred as error:
-            told.append(f"TaskDeferred: {error}")
-            break
+            if resumed is None:
+                told.append(f"TaskDeferred: {error}")
+                break
+            again = resumed(error)
+            waiting.insert(0, task)
         except (AirflowSkipException, AirflowFailException, TxbatchError) as error:
             told.append(str(error))
             break
-    return {"note": left.get("txbatch"), "extra": extra, "told": told, "emit_batch": left.get("emit_batch")}
+    xcoms = {name: left.get(name) for name in ("emit_batch", "plan", "txbatch_waited")}
+    return {"note": left.get("txbatch"), "extra": extra, "told": told, **xcoms}
 
 
 def form(dag: Any) -> dict[str, Any]:

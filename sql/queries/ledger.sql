@@ -604,6 +604,10 @@ SELECT DISTINCT ON (key) topology, key, newest.ordinal + 1, CAST(:skip_txid AS b
        USING (topology, key)
  WHERE topology = :topology AND txid = :txid ORDER BY key, k.ordinal DESC;
 
+-- given_up_by --
+-- The txid that counts an aborted batch's records as read for this reason, which names the DAG run that gave them up.
+SELECT txid FROM txbatch.batch WHERE topology = :topology AND kind = 'skip' AND reason = :reason ORDER BY txid DESC LIMIT 1;
+
 -- oldest_unfinished --
 -- The oldest unfinished batch above a txid whose run has such a name, whether or not that is still alive.
 SELECT b.txid, b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,

@@ -12,11 +12,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
 from airflow_support import KILLS, PASSWORD, QUIET, TASKS, Shown, Stack
+from outages import Outage
 from sqlalchemy import make_url
 
 from txbatch import settings
@@ -28,7 +30,7 @@ from txbatch.postgres.database.engine import connect
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
-DAGS = (*EXAMPLES, "probe", "pipeline", "late", "flaky")
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "outage", "flaky")
 
 
 @pytest.fixture(scope="package")
@@ -64,7 +66,7 @@ def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By what jobs/pipeline.py and jobs/late.py are held, made to fail, and made ready."""
+    """By what jobs/pipeline.py, jobs/late.py and jobs/outage.py are held, made to fail, and made ready."""
     return tmp_path_factory.mktemp("pipeline")
 
 
@@ -81,10 +83,20 @@ def ledger_url(new_database: Callable[[str], str]) -> str:
 
 
 @pytest.fixture(scope="package")
+def outage(ledger_url: str) -> Iterator[Outage]:
+    """The ledger as the Airflow sees it, and how it goes away."""
+    with TemporaryDirectory(prefix="tx") as folder:
+        found = Outage(ledger_url, Path(folder) / "pg")
+        found.end()
+        yield found
+
+
+@pytest.fixture(scope="package")
 def running(
     new_database: Callable[[str], str],
     airflow_template: str,
     ledger_url: str,
+    outage: Outage,
     project: Path,
     flights_folder: Path,
     corpus: Path,
@@ -103,7 +115,7 @@ def running(
         **QUIET,
         "PATH": os.pathsep.join([os.environ["PATH"], str(stub)]),
         "TXBATCH_HOME": str(home),
-        "AIRFLOW_CONN_TXBATCH": as_airflow_connection(ledger_url),
+        "AIRFLOW_CONN_TXBATCH": as_airflow_connection(outage.url),
         "TXBATCH_FAILPOINTS": ",".join(f"{name}=kill:{markers / name}" for name in KILLS.values()),
         "FLIGHTS_FOLDER": str(flights_folder),
         "WORD_COUNT_FOLDER": str(corpus),
@@ -124,7 +136,7 @@ def running(
     with stop, AirflowButtons.of(airflow) as api:
         for dag_id in DAGS:
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
-        yield Stack(airflow, api, connect(ledger_url), home, markers)
+        yield Stack(airflow, api, connect(ledger_url), home, markers, outage)
 
 
 @pytest.fixture(scope="module")

@@ -218,6 +218,9 @@ def test_notes_say_why_nothing_came_of_a_run(three_days: Stack) -> None:
         "failed",
         "failed: TX608 (no retry helps): say why it is counted again: trigger another run, and fill in 'why', too",
     )
+    (raised,) = three_days.api.raised("flights", "no-why", TASKS[0])
+    assert raised["exc_value"].startswith("TX608 (no retry helps): say why it is counted again")
+    assert [frame["name"] for frame in raised["frames"]][-2:] == ["execute", "__exit__"], "no other frame of txbatch"
     state, note = stack_end(three_days, "now", logical_date=datetime.now(UTC), conf=AGAIN)
     assert state == "success"
     assert note.startswith("nothing was done: the logical date "), note

@@ -43,7 +43,7 @@ from airflow.sdk import Param
 from txbatch.orchestration import topology_dag
 level = Param(3, type="integer", description="How deep.")
 dag = topology_dag(
-    "jobs/chosen.py", params={"level": level}, ready_timeout=timedelta(hours=2), ask_again=timedelta(seconds=5),
+    "jobs/chosen.py", tags=["own"], params={"level": level}, ready_timeout=timedelta(hours=2), ask_again=timedelta(seconds=5),
     emit_batch={"conn_id": "cluster", "pool": "spark"},
 )
 '''
@@ -66,11 +66,14 @@ from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.waiting import Waiting
 
 dag = runpy.run_path(sys.argv[1])["dag"]
+JOB, __file__ = "jobs/chosen.py", sys.argv[1]
 topology = dag.get_task("commit").job.topology
 params = {name: param.value for name, param in dag.params.items()} | {"country": None}
 first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 dag_run = SimpleNamespace(dag_id="chosen", run_id="r", data_interval_start=first, data_interval_end=last)
-context = {"dag_run": dag_run, "params": params}
+noted = []
+ti = SimpleNamespace(xcom_push=lambda key, value: noted.append(value))
+context = {"dag_run": dag_run, "params": params, "ti": ti}
 run = run_of(topology, context)
 other = Batch("chosen", 7, BatchStatus.PLANNED, {}, "run:other", lease_run="airflow:chosen:other")
 own = Batch("chosen", 8, BatchStatus.EMITTED, {}, run.key, lease_run=run.name)
@@ -106,6 +109,11 @@ def long(minutes):
     except AirflowFailException as error:
         return str(error)
 
+def described():
+    from txbatch.orchestration import gc_dag, rebuild_dag, verify_dag
+
+    return [made.description for made in (verify_dag(JOB), rebuild_dag(JOB), gc_dag(), gc_dag("chosen"))]
+
 def url_for(**fields):
     try:
         return url_of(Connection(conn_id="txbatch", conn_type="postgres", **fields))
@@ -121,7 +129,7 @@ def emitting(conf):
 again = {"turn_timeout_minutes": "2026-01-01T00:00:00+00:00", "ready_timeout_minutes": "2026-01-01T00:00:00+00:00"}
 turn = waits({}, lambda waiting: waiting.for_batch(other, own))
 print(json.dumps({
-    "page": dag.doc_md, "description": dag.description,
+    "page": dag.doc_md, "description": dag.description, "tags": sorted(dag.tags), "described": described(),
     "new york of airflow": zone_of(OfAirflow("0 0 * * *", "America/New_York")),
     "new york": page(dag.get_task("commit").job, {}, schedule=CronDataIntervalTimetable("0 0 * * *", "America/New_York")),
     "params": params, "parameters": dict(run.parameters),
@@ -135,6 +143,7 @@ print(json.dumps({
     "source": waits({}, lambda waiting: waiting.for_source()),
     "turn over": waits(dict(again), lambda waiting: waiting.for_batch(other, own)),
     "source over": waits(dict(again), lambda waiting: waiting.for_source()),
+    "noted": noted,
     "most": {name: param.schema.get("maximum") for name, param in dag.params.items()},
     "long": [long(minutes) for minutes in (1e10, 1e300, float("inf"), 1e7, "x", None)],
     "urls": [url_for(**each) for each in ({"login": "me"}, {"host": ""}, {"host": "h"}, {"extra": '{"service": "s"}'})],
@@ -177,7 +186,7 @@ def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[
     assert "A batch is found again by its data interval." in page
     assert "| `level` | How deep. Chooses data. |" in page
     assert "| `country` | Chooses the data of this run: stored with its batch" in page
-    for name in ("turn_timeout_minutes", "ready_timeout_minutes", "ask_again_seconds"):
+    for name in ("turn_timeout_minutes", "ready_timeout_minutes", "ask_again_seconds", "ledger_timeout_minutes"):
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         assert "It chooses no data." in line
 
@@ -191,6 +200,16 @@ def test_the_page_says_which_dates_mean_which_days_and_what_an_empty_form_does(m
     assert "cut in the zone America/New_York" in made["new york"]
     assert made["new york of airflow"] == "America/New_York", "of Airflow's own class, which dags/flights.py has"
     assert made["description"] == "What is chosen, per word."
+
+
+def test_lists_of_dags_show_what_each_is_for(made: dict[str, Any]) -> None:
+    assert made["tags"] == ["own", "txbatch"]
+    assert made["described"] == [
+        "Read batches of chosen again, and compare with the stored numbers",
+        "Count all batches of chosen again, by the present job",
+        "Fold old contributions of all topologies by policy",
+        "Fold old contributions of chosen by policy",
+    ]
 
 
 def test_what_a_run_counted_is_told_in_a_line() -> None:
@@ -219,8 +238,13 @@ def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) ->
         "level": 3,
         "catch_up": None,
         "restate": None,
-        "why": None,
         "accept_missing": False,
+        "plan_only": False,
+        "abort": None,
+        "abort_skip": False,
+        "abort_partition": None,
+        "why": None,
+        "ledger_timeout_minutes": 360,
         "turn_timeout_minutes": 360,
         "ready_timeout_minutes": 120,
         "ask_again_seconds": 5,
@@ -265,6 +289,8 @@ def test_a_wait_for_a_source_asks_again_until_its_deadline(made: dict[str, Any])
     assert made["source over"].startswith(
         "chosen: waited 2:00:00: the source is not ready for 2026-01-01T00:00:00+00:00/"
     )
+    over = [made[each].removeprefix("chosen: ") for each in ("emission over", "turn over", "source over")]
+    assert made["noted"] == [f"failed: {each}" for each in over]
 
 
 def test_commit_submits_as_emit_batch_does(made: dict[str, Any]) -> None:
@@ -286,8 +312,13 @@ def test_a_form_cannot_ask_for_a_wait_without_end(made: dict[str, Any]) -> None:
         "level": None,
         "catch_up": None,
         "restate": None,
-        "why": None,
         "accept_missing": None,
+        "plan_only": None,
+        "abort": 2**63 - 1,
+        "abort_skip": None,
+        "abort_partition": None,
+        "why": None,
+        "ledger_timeout_minutes": ten_years,
         "turn_timeout_minutes": ten_years,
         "ready_timeout_minutes": ten_years,
         "ask_again_seconds": ten_years * 60,

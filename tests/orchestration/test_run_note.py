@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+import traceback
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +13,13 @@ import pytest
 from airflow.sdk import Param
 
 import txbatch_plugin
-from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, TxbatchError
+from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError
+from txbatch.core.naming import naming_stream
 from txbatch.error_pages import advise
 from txbatch.orchestration import catching_up, operators, restating, result
-from txbatch.orchestration.airflow import failing_as_airflow
 from txbatch.orchestration.dag import _choosing
+from txbatch.orchestration.failing import notes
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
 
 
 @pytest.mark.parametrize(
@@ -44,8 +49,13 @@ def test_no_text_of_a_form_is_of_any_length() -> None:
 HELD: dict[str, object] = {"topology": "sales", "txid": 8}
 
 
-def noted(error: TxbatchError, held: dict[str, object] = HELD) -> str | None:
-    return txbatch_plugin.line_of(result.failed(error, advise(error, held, in_airflow=True)))
+def noted(error: TxbatchError, held: dict[str, object] = HELD, tried: int = 1, tries: int = 1) -> str | None:
+    return txbatch_plugin.line_of(notes.note(error, advise(error, held, in_airflow=True), tried, tries))
+
+
+def shown(error: TxbatchError, tried: int = 1, tries: int = 1) -> str:
+    """What lists of runs show of the note."""
+    return f"{txbatch_plugin.MARK}{noted(error, HELD, tried, tries)}"[:120]
 
 
 def test_the_note_of_a_failed_run_is_one_line_with_the_command_that_comes_next() -> None:
@@ -55,22 +65,55 @@ def test_the_note_of_a_failed_run_is_one_line_with_the_command_that_comes_next()
 
 @pytest.mark.parametrize(
     ("error", "held"),
-    [
-        (RecordsGone("x" * 820), HELD),
-        (BadRecord("line 7"), {}),
-        (BadRecord("line 7: see `txbatch why sales a`"), HELD),
-    ],
-    ids=["no room", "no txid", "a command of its own"],
+    [(BadRecord("line 7"), {}), (BadRecord("line 7: see `txbatch why sales a`"), HELD)],
+    ids=["no txid", "a command of its own"],
 )
 def test_a_note_without_a_command(error: TxbatchError, held: dict[str, object]) -> None:
     assert noted(error, held) == f"failed: {error}"
 
 
 def test_a_note_has_room_for_a_command_that_fits() -> None:
-    told = noted(RecordsGone("x" * 770))
-    assert told is not None
-    assert told.endswith("; next: txbatch abort sales 8 --why 'after TX205'")
-    assert len(txbatch_plugin.MARK + told) <= txbatch_plugin.LENGTH_MAX
+    command = "txbatch abort sales 8 --why 'after TX205'"
+    with_command, without = noted(RecordsGone("x" * 650)), noted(RecordsGone("x" * 720))
+    assert with_command is not None
+    assert without is not None
+    assert with_command.endswith(f"x; next: {command}")
+    assert len(txbatch_plugin.MARK + with_command) <= txbatch_plugin.LENGTH_MAX
+    assert without.endswith("x")
+    assert f"...; next: {command} | TX205 (no retry helps): xxx" in without
+
+
+PATH = "/var/lib/a customer's data/in/2013/01/2013-01-03.csv"
+LONG = f"sales: txid 8: {PATH}, line 7: a quote is not closed within 64 MB; mend the file, then run again; or abort"
+
+
+def test_the_first_characters_of_a_note_say_what_is_wrong_and_what_to_do() -> None:
+    """Lists of runs show 120: no absolute path is in front of the file's name and the line. The whole text follows."""
+    told = shown(BadRecord(LONG))
+    assert "txid 8: " in told
+    assert "2013-01-03.csv, line 7: a quote is not" in told
+    assert "; mend the file, then run again" in told
+    whole = noted(BadRecord(LONG))
+    assert whole is not None
+    assert LONG in whole
+
+
+@pytest.mark.parametrize("length", [0, 30, 60, 100, 1_000])
+def test_what_to_do_is_seen_however_long_the_reason_is(length: int) -> None:
+    named = shown(RecordsGone(f"{PATH} {'x' * length}"))
+    assert named.startswith("txbatch: failed: TX205 ")
+    assert "txbatch abort sales 8 --why 'after TX205'" in named
+    worded = shown(RecordsGone(f"it is gone {'x' * length}; restore {'y' * length}"))
+    assert "it is gone" in worded
+    assert "; restore" in worded
+
+
+def test_the_note_of_a_task_that_is_tried_again_says_so() -> None:
+    away, bad = PartitionUnreadable("north is away"), BadRecord("line 7")
+    assert shown(away, 2, 4).startswith("txbatch: tried again (try 2 of 4): TX201")
+    assert shown(away, 4, 4).startswith("txbatch: failed after 4 tries: TX201")
+    assert shown(bad, 2, 4).startswith("txbatch: failed: TX301")
+    assert notes.unknown(KeyError("x"), 1, 4) == "tried again (try 1 of 4): KeyError: 'x'; see the log of the task"
 
 
 def test_the_log_of_a_task_has_the_error_and_its_advice(caplog: pytest.LogCaptureFixture) -> None:
@@ -109,3 +152,94 @@ def test_a_note_ends_with_the_holes_that_a_batch_leaves_or_fills(
     task: Any = SimpleNamespace()
     line = operators.TransactionOperator.counted(task, steps, batch, context)
     assert line == f"txid 7: 9 records, 2 keys, 1 attempt; of stream in, {told}"
+
+
+def context_of(pushed: dict[str, str], **of_try: int) -> Any:
+    return {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}), **of_try)}
+
+
+def fail(error: TxbatchError) -> None:
+    """A task that fails, for an error with another one behind it."""
+    with failing_as_airflow(context_of({}), topology="sales"):
+        try:
+            int("x")
+        except ValueError as cause:
+            raise error from cause
+
+
+@pytest.mark.parametrize("kind", [PartitionUnreadable, BadRecord])
+def test_what_airflow_prints_of_an_error_ends_with_its_sentence(kind: type[TxbatchError]) -> None:
+    """Airflow's UI shows an error, its frames, then each error behind: there is none, and hardly a frame of txbatch."""
+    with pytest.raises(Exception, match="north is away") as raised:
+        fail(kind("north is away"))
+    printed = traceback.format_exception(raised.value)
+    assert (raised.value.__cause__, raised.value.__suppress_context__) == (None, True)
+    assert printed[-1].endswith(f"{kind('north is away')}\n")
+    assert "ValueError" not in "".join(printed)
+    assert [frame.name for frame in raised.traceback][1:] == ["fail", "__exit__"]
+
+
+def test_the_frames_of_a_users_own_spout_stand_before_the_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(SpoutFailed), failing_as_airflow(context_of({}), topology="sales"), naming_stream("stream 'in'"):
+        raise KeyError("of the spout")
+    own, sentence, *_ = caplog.records
+    assert own.exc_info is not None
+    assert own.getMessage() == "'of the spout'"
+    assert sentence.getMessage().startswith("TX209 (try again): stream 'in' raised KeyError")
+
+
+def test_an_error_that_nobody_expects_leaves_a_note_and_its_frames() -> None:
+    pushed = dict[str, str]()
+    with pytest.raises(ZeroDivisionError) as raised, failing_as_airflow(context_of(pushed, try_number=4, max_tries=3)):
+        1 / 0  # noqa: B018
+    assert pushed == {
+        result.XCOM_KEY: "failed after 4 tries: ZeroDivisionError: division by zero; see the log of the task"
+    }
+    assert raised.traceback[-1].name == "test_an_error_that_nobody_expects_leaves_a_note_and_its_frames"
+
+
+@pytest.mark.parametrize(
+    ("note", "again"),
+    [
+        ("txbatch: failed: TX201 north", "txbatch: tried again; before: failed: TX201 north"),
+        ("txbatch: tried again; before: x", "txbatch: tried again; before: x"),
+        ("of a person", "of a person"),
+        (None, None),
+    ],
+)
+def test_the_note_of_a_cleared_run_says_that_it_is_tried_again(
+    note: str | None, again: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlalchemy.orm.object_session", lambda run: SimpleNamespace(no_autoflush=nullcontext()))
+    run: Any = SimpleNamespace(note=note)
+    txbatch_plugin.RunNotes().on_dag_run_running(run)
+    assert run.note == again
+
+
+@pytest.mark.parametrize(
+    "text", ["/a" * 2_000, "/a b" * 1_000, "'/" * 2_000, " /a " * 1_000, "/" * 4_000, "a:/" * 1_300]
+)
+def test_a_text_of_slashes_is_no_long_search(text: str) -> None:
+    began = time.process_time()
+    notes.without_folders(f"{text} ")
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("line", "waited", "told"),
+    [
+        ("txid 7: 1 record", "waited 12 min for the ledger", "txid 7: 1 record; waited 12 min for the ledger"),
+        ("txid 7: 1 record", None, "txid 7: 1 record"),
+        ("waited 12 min for the ledger", "waited 12 min for the ledger", "waited 12 min for the ledger"),
+        (None, "waited 12 min for the ledger", None),
+    ],
+)
+def test_a_note_says_how_long_the_run_waited_for_the_ledger(
+    line: str | None, waited: str | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = {txbatch_plugin.XCOM_KEY: line, txbatch_plugin.WAITED_KEY: waited}
+    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key: left[key])
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_failed(run)
+    assert run.note == (told and f"txbatch: {told}")
+    assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)

@@ -1,23 +1,20 @@
-"""Translate between Airflow and txbatch: the run of a task, settings from connections, and errors of txbatch for Airflow."""
+"""Translate between Airflow and txbatch: the run of a task, and settings from connections."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook
 
 from txbatch.core.batch.transaction import Interval, Run
-from txbatch.core.errors import InvalidSetting, TerminalError, TxbatchError
+from txbatch.core.errors import InvalidSetting
 from txbatch.core.topology.topology import Topology
-from txbatch.error_pages import advise
-from txbatch.orchestration import result
 from txbatch.orchestration.schedules import empty_interval
 
 if TYPE_CHECKING:
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from txbatch.run.steps import Steps
     from txbatch.settings import Settings
 
-log = logging.getLogger(__name__)
 DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
 # With the name of a source behind it.
@@ -123,17 +119,34 @@ def _connection_url(conn_id: str) -> str | None:
 
 async def open_ledger() -> PostgresLedger:
     """Return the ledger of this Airflow, for a trigger: the triggerer can only read connections asynchronously."""
-    from txbatch import settings
     from txbatch.postgres.database.engine import connect
     from txbatch.postgres.ledger import PostgresLedger
+
+    engine = connect(await ledger_url(), application_name="txbatch trigger")
+    return PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
+
+
+async def ledger_url() -> str:
+    """Return the URL of the ledger, for a trigger. The embedded PostgreSQL is started."""
+    from txbatch import settings
 
     url = None
     if not os.environ.get("TXBATCH_DATABASE_URL"):
         with suppress(AirflowNotFoundException):
             url = url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
     ready = await asyncio.to_thread(settings.ensure_database, settings.resolve(url))
-    engine = connect(ready.database_url, application_name="txbatch trigger")
-    return PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
+    return ready.database_url
+
+
+def ledger_away() -> str | None:
+    """Return why the ledger takes no sessions now; None if the ledger answers, or if no wait helps."""
+    from txbatch import settings
+    from txbatch.postgres.database.reach import away
+
+    try:
+        return away(settings.ensure_database(resolve_settings()).database_url)
+    except Exception:  # no outage: the settings are wrong, or the embedded PostgreSQL does not start
+        return None
 
 
 def url_of(connection: Connection) -> str:
@@ -196,23 +209,3 @@ def spark_master(conn_id: str) -> str:
     """Return the Spark master of an existing connection."""
     connection = BaseHook.get_connection(conn_id)
     return f"{connection.host}:{connection.port}" if connection.port else str(connection.host)
-
-
-@contextmanager
-def failing_as_airflow(context: Context, **held: object) -> Iterator[None]:
-    """Context manager. If a retry cannot help, fail the task at once; Airflow retries after all other errors.
-
-    Every TxbatchError is also left for the note of the failed run, and its advice is in the log. `held` has names for the
-    advice: topology, job.
-    """
-    try:
-        yield
-    except TxbatchError as error:
-        with suppress(Exception):  # the error is raised even if the note fails
-            advice = advise(error, held, in_airflow=True)
-            for line in (str(error), *advice.lines()):
-                log.error("%s", line)
-            result.tell(context, result.failed(error, advice))
-        if isinstance(error, TerminalError):
-            raise AirflowFailException(str(error)) from error
-        raise

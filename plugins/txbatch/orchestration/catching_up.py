@@ -50,10 +50,15 @@ def params(topology: Topology) -> dict[str, Param]:
     return {CATCH_UP_PARAM: Param(None, type=["null", "string"], maxLength=WHY_MAX, title="Catch up", description=what)}
 
 
+def is_asked(topology: Topology, context: Context) -> bool:
+    """True if the form asks to catch up."""
+    told = context["params"].get(CATCH_UP_PARAM)
+    return CATCH_UP_PARAM not in topology.parameters and told not in (None, False) and bool(str(told).strip())
+
+
 def asks(topology: Topology, context: Context) -> bool:
     """True if the run only catches up. Raise DefinitionError if the form also asks to count batches again."""
-    given = context["params"].get(CATCH_UP_PARAM)
-    if CATCH_UP_PARAM in topology.parameters or given in (None, False) or not str(given).strip():
+    if not is_asked(topology, context):
         return False
     if RESTATE_PARAM not in topology.parameters and str(context["params"].get(RESTATE_PARAM) or "").strip():
         raise InvalidArgument(

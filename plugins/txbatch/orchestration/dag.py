@@ -12,8 +12,8 @@ from airflow.sdk import DAG, Asset, Param, chain
 from txbatch.core.errors import InvalidArgument, JobNotFound
 from txbatch.core.text import LENGTH_MAX
 from txbatch.launch.job_file import Job, load_job
-from txbatch.orchestration import catching_up, restating
 from txbatch.orchestration.doc import CHOOSES_DATA, describe, page
+from txbatch.orchestration.form import fields
 from txbatch.orchestration.operators import (
     CommitOperator,
     EmitBatchOperator,
@@ -21,13 +21,22 @@ from txbatch.orchestration.operators import (
     SuccessOperator,
 )
 from txbatch.orchestration.schedules import check_schedule
-from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
+from txbatch.orchestration.waiting import (
+    ASK_AGAIN_PARAM,
+    LEDGER_TIMEOUT,
+    LEDGER_TIMEOUT_PARAM,
+    LIMIT,
+    READY_TIMEOUT_PARAM,
+    TURN_TIMEOUT_PARAM,
+)
 
 _MINUTE = timedelta(minutes=1)
 _EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
+TAG = "txbatch"
+WAITS_SECTION = "Waits"
 # Default arguments of a DAG that verifies, rebuilds or folds.
-BESIDE = {"catchup": False, "max_active_runs": 1, "tags": ["txbatch"]}
+BESIDE = {"catchup": False, "max_active_runs": 1, "tags": [TAG]}
 TURN_TIMEOUT = timedelta(hours=6)
 READY_TIMEOUT = timedelta(hours=6)
 ASK_AGAIN = timedelta(minutes=1)
@@ -40,6 +49,7 @@ def topology_dag(
     turn_timeout: timedelta = TURN_TIMEOUT,
     ready_timeout: timedelta = READY_TIMEOUT,
     ask_again: timedelta = ASK_AGAIN,
+    ledger_timeout: timedelta = LEDGER_TIMEOUT,
     coalesce: bool = False,
     emit_batch: dict[str, Any] | None = None,
     default_args: dict[str, Any] | None = None,
@@ -49,12 +59,13 @@ def topology_dag(
 
     `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is the longest
     wait for the batches before the run's own (R6). `ready_timeout` is the longest wait for a source that reads by time and
-    is not ready; the source is asked every `ask_again` (R4). The form of a run can change all three. With `coalesce`, one
+    is not ready; the source is asked every `ask_again` (R4). `ledger_timeout` is the longest wait of a task for the ledger,
+    or for a whole source, that does not answer. The form of a run can change all four. With `coalesce`, one
     Spark application, in client mode, emits all planned batches one after the other, instead of one application each in
     parallel: for many small batches, if the topology's `max_pending` allows several planned batches. `emit_batch` holds
     further arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), also for `commit`, because
     `commit` emits batches planned anew or adopted. `dag_arguments` are arguments of DAG (start_date, end_date, catchup,
-    params, tags, ...).
+    params, tags, ...). The tag `txbatch` is added to your own tags.
 
     Raise DefinitionError, shown by Airflow as an import error of the DAG file.
     """
@@ -65,23 +76,23 @@ def topology_dag(
     loaded = load_job(job, root_of(job, dag_file))
     name = loaded.topology.name
     arguments = {"catchup": False, **dag_arguments}
-    arguments["params"] = {
-        **{name: _choosing(name) for name in loaded.topology.parameters},
-        **catching_up.params(loaded.topology),
-        **restating.params(loaded.topology.parameters),
-        **_waits(loaded, turn_timeout, ready_timeout, ask_again),
-        **dag_arguments.get("params", {}),
-    }
-    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule))
+    own = dict(dag_arguments.get("params") or {})
+    choosing = {name: _choosing(name) for name in loaded.topology.parameters}
+    arguments["params"] = fields.params(
+        loaded.topology, own, choosing, _waits(loaded, turn_timeout, ready_timeout, ask_again, ledger_timeout)
+    )
+    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule, own=own))
     arguments.setdefault("description", describe(loaded))
+    arguments["tags"] = sorted({TAG, *(arguments.get("tags") or ())})
+    ours: dict[str, Any] = {"job": loaded, "own": frozenset(own)}
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         if loaded.topology.by_interval:
             check_schedule(name, dag)
         chain(
-            InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
-            EmitBatchOperator(task_id="emit_batch", job=loaded, coalesce=coalesce, **(emit_batch or {})),
-            CommitOperator(task_id="commit", job=loaded, **(emit_batch or {})),
-            SuccessOperator(task_id="success", job=loaded, outlets=[topology_asset(name)]),
+            InitializeTransactionOperator(task_id="initialize_transaction", **ours),
+            EmitBatchOperator(task_id="emit_batch", **ours, coalesce=coalesce, **(emit_batch or {})),
+            CommitOperator(task_id="commit", **ours, **(emit_batch or {})),
+            SuccessOperator(task_id="success", **ours, outlets=[topology_asset(name)]),
         )
     return dag
 
@@ -103,11 +114,20 @@ def topology_asset(topology: str) -> Asset:
     return Asset(name=topology, uri=f"txbatch://{topology}")
 
 
-def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_again: timedelta) -> dict[str, Param]:
+def _waits(
+    job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_again: timedelta, ledger_timeout: timedelta
+) -> dict[str, Param]:
     """Return the parameters for the longest waits of a run. They choose no data."""
     turn = "How long this run may wait for the batches before its own, before it fails. It chooses no data."
+    away = (
+        "How long a task of this run may wait for the ledger, or for a whole source, that does not answer, before it fails. "
+        "It chooses no data."
+    )
     params = {
-        TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for its turn", turn)
+        LEDGER_TIMEOUT_PARAM: _positive(
+            ledger_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for the ledger", away
+        ),
+        TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for its turn", turn),
     }
     if not job.topology.by_interval:
         return params
@@ -131,7 +151,15 @@ def _choosing(name: str) -> Param:
 def _positive(default: float, maximum: float, title: str, description: str) -> Param:
     if not 0 < default <= maximum:
         raise InvalidArgument(f"{title}: {default:g} is not more than 0 and at most {maximum:g}; mend the DAG file")
-    return Param(default, type="number", exclusiveMinimum=0, maximum=maximum, title=title, description=description)
+    return Param(
+        default,
+        type="number",
+        exclusiveMinimum=0,
+        maximum=maximum,
+        title=title,
+        description=description,
+        section=WAITS_SECTION,
+    )
 
 
 def root_of(job: str, dag_file: Path) -> Path:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import Job
 from txbatch.orchestration import catching_up, restating
+from txbatch.orchestration.form import fields, giving_up, planning_first
 from txbatch.orchestration.result import zone_of
 
 # The description of a parameter without a description in the DAG file.
@@ -41,6 +42,16 @@ _AGAIN = (
     "without tasks. The run reads nothing else, on any date. Each named batch is counted again once, even if the run is "
     "retried or cleared, and the note says *txid 9 restates txid 3*."
 )
+_PLAN_FIRST = (
+    "**To see first** what counting again would change, tick `plan_only` beside `restate`: the run reads beside, stores nothing, "
+    "and asks for no reason. The note has the records before and after, the XCom `plan` of `emit_batch` the keys."
+)
+_GIVE_UP = (
+    "**To give up a batch** that is not committed, such as a batch of a damaged file, trigger a run with the txid in `abort` and "
+    "the reason in `why`, and empty the form's logical date. The records of the batch are free: the next run plans them anew, "
+    "from the files of then. With `abort_skip` no later batch reads the records, or, with `abort_partition`, the records of one "
+    "partition. A committed batch stays. If the run is retried or cleared, nothing is given up twice."
+)
 
 
 def describe(job: Job) -> str | None:
@@ -49,8 +60,15 @@ def describe(job: Job) -> str | None:
     return docstring.partition("\n")[0] if docstring else None
 
 
-def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedule: object = None) -> str:
-    """Return the doc_md of a topology's DAG, in Markdown. `schedule` is the DAG's."""
+def page(
+    job: Job,
+    params: Mapping[str, Any],
+    *,
+    coalesce: bool = False,
+    schedule: object = None,
+    own: Collection[str] = (),
+) -> str:
+    """Return the doc_md of a topology's DAG, in Markdown. `schedule` is the DAG's, `own` are the params of the DAG file."""
     topology = job.topology
     parts = [
         f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction. You can retry, clear or trigger a run "
@@ -62,6 +80,9 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
         _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
         _CATCH_UP[topology.by_interval] if catching_up.CATCH_UP_PARAM in params else "",
         _AGAIN if restating.RESTATE_PARAM in params else "",
+        _PLAN_FIRST if planning_first.PLAN_PARAM in params and planning_first.PLAN_PARAM not in own else "",
+        _GIVE_UP if giving_up.offered(fields.taken(topology, own)) and giving_up.ABORT_PARAM in params else "",
+        *fields.left_out(topology, own),
         _form(topology, params),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"

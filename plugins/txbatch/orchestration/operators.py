@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
@@ -14,24 +14,24 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from txbatch.core.batch.staging import AttemptFolder
-from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import EmissionFailed, InvalidSetting, TxbatchError
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
+from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
-from txbatch.launch.job_file import check_emission, emits_nothing
+from txbatch.launch.job_file import check_emission
 from txbatch.orchestration import catching_up, restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
-    ensure_spark_connection,
-    failing_as_airflow,
     open_steps,
     run_of,
-    spark_master,
 )
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
+from txbatch.orchestration.form import fields, giving_up, planning_first
+from txbatch.orchestration.form.fields import Asked
 from txbatch.orchestration.schedules import check_scheduled
-from txbatch.orchestration.submit_hook import SubmitHook, Submitted
+from txbatch.orchestration.submitting import SubmittingOperator
 from txbatch.orchestration.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from txbatch.launch.application import Application
     from txbatch.launch.job_file import Job
-    from txbatch.launch.submission import Submission
     from txbatch.run.advance import Finished
     from txbatch.run.progress import Progress
     from txbatch.run.steps import Steps
@@ -54,22 +53,35 @@ class TransactionOperator(BaseOperator):
 
     job: Job
 
-    def __init__(self, *, job: Job, **kwargs: Any) -> None:
+    def __init__(self, *, job: Job, own: Collection[str] = (), **kwargs: Any) -> None:
+        """`own` has the names of parameters of the DAG file."""
         super().__init__(**kwargs)
-        self.job = job
+        self.job, self.own = job, own
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Do the step. After a wait, Airflow calls again, with the deadlines of this try's waits."""
-        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
-            steps, topology = open_steps(self.job), self.job.topology
-            if catching_up.asks(topology, context):
-                run, step = catching_up.run(topology, context), self.catch_up
-            else:
-                again = restating.runs(steps, context)
-                run, step = again[0] if again else run_of(topology, context), self.step
-                if not again:
+        topology, of_waits = self.job.topology, deadlines or {}
+        with (
+            failing_as_airflow(context, topology=topology.name, job=self.job.name),
+            outages_waited_for(topology.name, context, event, of_waits),
+        ):
+            asked = fields.asked(topology, self.own, context)
+            steps, run, step = open_steps(self.job), fields.run_of_form(context), self.step
+            match asked:
+                case Asked.GIVE_UP:
+                    step = self.give_up
+                case Asked.PLAN:
+                    step = self.plan_only
+                case Asked.CATCH_UP:
+                    run, step = catching_up.run(topology, context), self.catch_up
+                case Asked.RESTATE:
+                    run = restating.runs(steps, context)[0]
+                case Asked.COUNT:
+                    run = run_of(topology, context)
                     catching_up.check_interval(topology, run)
-            return step(steps, run, Waiting(topology, run, context, deadlines or {}))
+                case _:
+                    assert_never(asked)
+            return step(steps, run, Waiting(topology, run, context, of_waits))
 
     @abstractmethod
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
@@ -78,6 +90,14 @@ class TransactionOperator(BaseOperator):
     @abstractmethod
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
         """Do this task's part of a run that catches up, and return the value for XCom."""
+
+    def plan_only(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
+        """Do this task's part of a run that plans first, and return the value for XCom. Most tasks have no part."""
+        self.skip("the run plans first: nothing is stored", waiting, tell=False)
+
+    def give_up(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
+        """Do this task's part of a run that gives a batch up. Most tasks have no part."""
+        self.skip("the run gives a batch up: nothing is counted", waiting, tell=False)
 
     def own_batch(self, steps: Steps, run: Run, waiting: Waiting) -> Batch:
         """Find or plan the run's batch; after an abort, plan again. Do not return while the run must wait."""
@@ -98,10 +118,11 @@ class TransactionOperator(BaseOperator):
             waiting.for_source()
         self.skip("nothing new", waiting)
 
-    def skip(self, why: str, waiting: Waiting, note: str | None = None) -> NoReturn:
-        """Skip the rest of the run, and give the reason in the log and in the run's note."""
+    def skip(self, why: str, waiting: Waiting, note: str | None = None, *, tell: bool = True) -> NoReturn:
+        """Skip the rest of the run, and give the reason in the log and, with `tell`, in the run's note."""
         log.info("%s: %s", self.job.topology.name, why)
-        result.tell(waiting.context, note or why)
+        if tell:
+            result.tell(waiting.context, note or why)
         raise AirflowSkipException(why)
 
     def counted(self, steps: Steps, batch: Batch, context: Context) -> str:
@@ -150,6 +171,15 @@ class InitializeTransactionOperator(TransactionOperator):
             self.skip(f"already committed as txid {batch.txid}; {told}", waiting, note)
         return {"topology": batch.topology, "txid": batch.txid}
 
+    def give_up(self, steps: Steps, run: Run, waiting: Waiting) -> NoReturn:
+        """Give the batch up, and skip the rest of the run."""
+        self.skip(giving_up.run(steps, waiting.context), waiting)
+
+    def plan_only(self, steps: Steps, run: Run, waiting: Waiting) -> None:
+        """Refuse before Spark starts, as far as possible."""
+        check_emission(self.job)
+        planning_first.restates(steps, waiting.context)
+
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         check_emission(self.job)
         asked = catching_up.asked(self.job.topology, waiting.context)
@@ -157,7 +187,7 @@ class InitializeTransactionOperator(TransactionOperator):
         log.info("%s: catches up %s", self.job.topology.name, asked)
 
 
-class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
+class EmitBatchOperator(TransactionOperator, SubmittingOperator):
     """Submits the job for a new attempt of the run's batch. Each try of this task is a new attempt (R5).
 
     With `coalesce`, the Spark application also emits batches of other waiting runs (`run.shared_emission`). On its first
@@ -216,6 +246,13 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self.skip("nothing new", waiting)
         return {"topology": topology.name, "txids": sorted(txids)}
 
+    def plan_only(self, steps: Steps, run: Run, waiting: Waiting) -> None:
+        """Count the batches again beside, and note the first line of the plan."""
+        from txbatch.wiring import open_emitter
+
+        emitter = open_emitter(steps, self._application())
+        result.tell(waiting.context, planning_first.preview(steps, emitter, waiting.context))
+
     def emit_together(self, steps: Steps, runs: Sequence[Run]) -> set[int]:
         """Plan the batches of several runs, and emit all by one job if possible. Return the txids emitted by the job."""
         if len(runs) < 2 or bulk.reason_against(self.job.topology) is not None or not self._one_application_serves:
@@ -252,66 +289,6 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
     def _log_emitted(self, emitted: Batch) -> None:
         log.info("%s: txid %s is %s with attempt %s", emitted.topology, emitted.txid, emitted.status, emitted.attempt)
 
-    def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Run the job on an attempt's folder, through Airflow's hook."""
-        from txbatch import settings
-        from txbatch.launch.submission import submission
-
-        ensure_spark_connection(self._conn_id)
-        what = submission(self.job, assignment, folder.uri, settings.home(), local=self._local)
-        try:
-            self._launch(what).run()
-        except Exception as error:
-            raise EmissionFailed(f"{what.name}: {error}") from error
-        if not folder.said_something():
-            raise emits_nothing(self.job)
-
-    def on_kill(self) -> None:
-        """End the submitted application."""
-        if self._spark is None:
-            super().on_kill()
-        else:
-            self._spark.kill()
-
-    def _application(self) -> Application:
-        from txbatch import settings
-        from txbatch.launch.application import Application
-
-        ensure_spark_connection(self._conn_id)
-        self._spark = Application(self.job, settings.home(), self._launch_here, local=self._local)
-        return self._spark
-
-    @property
-    def _local(self) -> bool:
-        return spark_master(self._conn_id).startswith("local")
-
-    @property
-    def _one_application_serves(self) -> bool:
-        """True if the driver is on this machine, and can receive further attempts."""
-        ensure_spark_connection(self._conn_id)
-        return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
-
-    def _launch_here(self, what: Submission) -> Submitted:
-        """Launch with the driver on this machine, ready for further attempts."""
-        launched = self._launch(what)
-        if launched.hook._connection["deploy_mode"] == "cluster":
-            raise InvalidSetting(
-                f"{what.name}: one application for several batches needs Spark's client mode; {self._conn_id} says cluster"
-            )
-        return launched
-
-    def _launch(self, what: Submission) -> Submitted:
-        from txbatch.launch.submission import spark_environment
-
-        # SparkSubmitOperator._get_hook reads the submission from the attributes alone. `conf` is restored afterwards, because a
-        # task may submit several attempts: the conf of one attempt must not reach the next attempt in place of the user's own.
-        given = self.conf or {}
-        self.name, self.application_args, self.py_files = what.name, list(what.arguments), what.py_files
-        self.conf = {**what.conf, **given}
-        hook = self._hook = SubmitHook.of(self._get_hook())
-        self.conf = given
-        return Submitted(hook, what, {**spark_environment(), **what.environment, **(self.env_vars or {})})
-
 
 class CommitOperator(EmitBatchOperator):
     """Waits for the batch's turn, then applies the batch in one PostgreSQL transaction (R6..R10).
@@ -331,7 +308,7 @@ class CommitOperator(EmitBatchOperator):
             more += (self._advanced(steps, each, waiting) for each in together)
         for each in more:
             steps.success(each.batch)
-        return _told(found, more)
+        return result.finished(found, more)
 
     def _advanced(self, steps: Steps, run: Run, waiting: Waiting) -> Finished:
         from txbatch.run.advance import Advance
@@ -383,16 +360,3 @@ class SuccessOperator(TransactionOperator):
         result.tell(context, line)
         for asset in self.outlets:
             context["outlet_events"][asset].extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
-
-
-def _told(finished: Finished, more: Sequence[Finished]) -> dict[str, Any]:
-    batch = finished.batch
-    others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
-    if not finished.applied:
-        log.info("%s: already committed as txid %s", batch.topology, batch.txid)
-    return {
-        "topology": batch.topology,
-        "txid": batch.txid,
-        "applied": finished.applied,
-        "adopted": [*finished.adopted, *others],
-    }

@@ -11,8 +11,10 @@ from airflow.sdk import DAG, Param
 from txbatch.core.text import WHY_MAX
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
-from txbatch.orchestration.airflow import failing_as_airflow, open_steps
+from txbatch.orchestration.airflow import open_steps
 from txbatch.orchestration.dag import BESIDE, RETRIES, root_of
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.orchestration.operators import EmitBatchOperator
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def rebuild_dag(
     loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     arguments = {**BESIDE, "schedule": None, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name))
+    arguments.setdefault("description", f"Count all batches of {loaded.topology.name} again, by the present job")
     why = Param(
         type="string",
         minLength=1,
@@ -64,7 +67,11 @@ class RebuildOperator(EmitBatchOperator):
         """Count all remaining batches, swap, note the result, and return the number of the rebuild."""
         from txbatch.wiring import open_rebuilder
 
-        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
+        name = self.job.topology.name
+        with (
+            failing_as_airflow(context, topology=name, job=self.job.name),
+            outages_waited_for(name, context, event, deadlines or {}),
+        ):
             check_emission(self.job)
             by = getattr(context["dag_run"], "triggering_user_name", None)
             done = open_rebuilder(open_steps(self.job), self._application()).run(str(context["params"]["why"]), by)

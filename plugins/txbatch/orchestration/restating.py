@@ -20,9 +20,11 @@ from txbatch.orchestration.result import zone_of
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from txbatch.core.topology.topology import Topology
     from txbatch.run.steps import Steps
 
 RESTATE_PARAM, WHY_PARAM, ACCEPT_PARAM = "restate", "why", "accept_missing"
+SECTION, WHY_SECTION = "Count again", "Why"
 _HOW = "write txids (3, 5) or an interval, whose end is not part of it (2013-01-03/2013-01-05)"
 
 
@@ -36,28 +38,35 @@ def params(taken: Collection[str]) -> dict[str, Param]:
     )
     return {
         RESTATE_PARAM: Param(
-            None, type=["null", "string"], maxLength=LENGTH_MAX, title="Count again", description=what
+            None,
+            type=["null", "string"],
+            maxLength=LENGTH_MAX,
+            title="Count again",
+            description=what,
+            section=SECTION,
         ),
         WHY_PARAM: Param(
             None,
             type=["null", "string"],
             maxLength=WHY_MAX,
             title="Why",
-            description="The reason for counting the batches again. Each batch keeps the reason.",
+            description="The reason for counting batches again, or for giving a batch up. Each batch keeps the reason.",
+            section=WHY_SECTION,
         ),
         ACCEPT_PARAM: Param(
             False,
             type="boolean",
             title="Without what is missing",
             description="Count the batches without missing records. If off, a batch with missing records stays unchanged.",
+            section=SECTION,
         ),
     }
 
 
-def asks(steps: Steps, context: Context) -> bool:
-    """True if the run only counts batches again."""
-    declared = steps.job.topology.parameters
-    return RESTATE_PARAM not in declared and bool(str(context["params"].get(RESTATE_PARAM) or "").strip())
+def asks(topology: Topology, context: Context) -> bool:
+    """True if the form names batches to count again."""
+    given = context["params"].get(RESTATE_PARAM)
+    return RESTATE_PARAM not in topology.parameters and bool(str(given or "").strip())
 
 
 def runs(steps: Steps, context: Context) -> list[Run]:
@@ -66,18 +75,21 @@ def runs(steps: Steps, context: Context) -> list[Run]:
     A batch committed in the interval meanwhile has a higher txid, and comes last. Raise DefinitionError for an invalid
     form, and UnknownName for an unknown txid.
     """
-    if not asks(steps, context):
+    if not asks(steps.job.topology, context):
         return []
     dag_run, why = context["dag_run"], context["params"].get(WHY_PARAM)
     if not str(why or "").strip():
         raise WhyMissing(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
     name, by = f"airflow:{dag_run.dag_id}:{dag_run.run_id}", getattr(dag_run, "triggering_user_name", None)
     missing = context["params"].get(ACCEPT_PARAM) is True
-    found = [Restate(position, str(why), by, missing) for position in _positions(steps, context)]
+    found = [Restate(position, str(why), by, missing) for position in positions(steps, context)]
     return [Run(name, dag_run.dag_id, dag_run.run_id, restate=each) for each in found]
 
 
-def _positions(steps: Steps, context: Context) -> list[int]:
+def positions(steps: Steps, context: Context) -> list[int]:
+    """Return the positions named in the form, in order. Raise DefinitionError for an invalid form, and UnknownName for an
+    unknown txid.
+    """
     from txbatch.wiring import reader_beside
 
     topology, ledger = steps.job.topology, steps.ledger
@@ -101,7 +113,10 @@ def parse(text: Any, zone: str) -> list[int] | Interval:
     try:
         if "/" in given:
             return intervals.parse(given, zone)
-        return [_txid(each) for each in given.replace(",", " ").split()]
+        txids = given.replace(",", " ").split()
+        if not txids:
+            raise ValueError(given)
+        return [_txid(each) for each in txids]
     except (ValueError, OverflowError) as error:
         raise InvalidArgument(f"restate {given[:200]!r} names nothing that could be counted again; {_HOW}") from error
 

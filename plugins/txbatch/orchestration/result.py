@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from txbatch.core.errors import TxbatchError
 from txbatch.core.text import how_many
-from txbatch.error_pages import Advice
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from txbatch.run.advance import Finished
+
+log = logging.getLogger(__name__)
 XCOM_KEY = "txbatch"
+# How long a task waited for the ledger: the plugin puts the line behind the result.
+WAITED_KEY = "txbatch_waited"
 _DAY = timedelta(days=1)
-# The room of a line in the note of a run: the plugin cuts longer lines.
-LINE_MAX = 880
 
 
 def tell(context: Context, line: str) -> None:
@@ -25,11 +27,20 @@ def tell(context: Context, line: str) -> None:
     context["ti"].xcom_push(key=XCOM_KEY, value=line)
 
 
-def failed(error: TxbatchError, advice: Advice) -> str:
-    """Describe the failure of a task: the error, and the command that comes next if the note has room for both."""
-    line = f"failed: {error}"
-    with_next = f"{line}; next: {advice.next}"
-    return with_next if advice.next not in (None, advice.more) and len(with_next) <= LINE_MAX else line
+def finished(found: Finished, more: Sequence[Finished]) -> dict[str, Any]:
+    """Return the XCom of a commit: the run's batch, and all batches finished on the way."""
+    batch = found.batch
+    others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
+    if not found.applied:
+        log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+    adopted = [*found.adopted, *others]
+    return {"topology": batch.topology, "txid": batch.txid, "applied": found.applied, "adopted": adopted}
+
+
+def tell_wait(context: Context, line: str) -> None:
+    """Leave the line about a wait that is over, in place of the line about the wait, and for the end of the note."""
+    tell(context, line)
+    context["ti"].xcom_push(key=WAITED_KEY, value=line)
 
 
 def committed(batch: Mapping[str, Any], zone: str) -> str:

@@ -12,8 +12,10 @@ from airflow.sdk import DAG, BaseOperator
 
 from txbatch.core.topology.topology import checked_topology_name
 from txbatch.orchestration import result
-from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
+from txbatch.orchestration.airflow import resolve_settings
 from txbatch.orchestration.dag import BESIDE, RETRIES
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.run import window_retention
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ def gc_dag(
     name = ALL if topology is None else f"{checked_topology_name(topology)}.gc"
     arguments = {**BESIDE, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(which="topologies" if topology is None else f"**{topology}**"))
+    what = "all topologies" if topology is None else topology
+    arguments.setdefault("description", f"Fold old contributions of {what} by policy")
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         # The caller must be the DAG file, see `topology_dag`.
         GcOperator(
@@ -62,9 +66,15 @@ class GcOperator(BaseOperator):
         super().__init__(**kwargs)
         self.topology, self.folder = topology, folder
 
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(
+        self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None
+    ) -> list[dict[str, Any]]:
         """Fold, note the result, and return a row per topology, like `txbatch gc --json`."""
-        with failing_as_airflow(context, topology=self.topology):
+        name = self.topology or ALL
+        with (
+            failing_as_airflow(context, topology=self.topology),
+            outages_waited_for(name, context, event, deadlines or {}),
+        ):
             rows = self._collected()
         for row in rows:
             log.info("%s", summary([row]))

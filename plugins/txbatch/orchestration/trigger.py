@@ -1,22 +1,25 @@
-"""Waiting in the triggerer, without a worker slot: for a txid to end, or for a while. A trigger may run twice."""
+"""Waiting in the triggerer, without a worker slot: for a txid to end, for the ledger, or for a while. A trigger may run twice."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from airflow.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from txbatch.core.batch.transaction import BatchStatus, Run
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.protocol.fence import waited_for
-from txbatch.orchestration.airflow import open_ledger
+from txbatch.orchestration.airflow import ledger_url, open_ledger
 
 if TYPE_CHECKING:
     from txbatch.postgres.ledger import PostgresLedger
 
+log = logging.getLogger(__name__)
 # Seconds for a scheduler to see that a task has left, beyond the supervisor's heartbeat.
 MARGIN_SECONDS = 3.0
 POLL_SECONDS = 2.0
@@ -44,6 +47,50 @@ class AskAgainTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(self.seconds, first_seconds()))
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
+
+
+class LedgerTrigger(BaseTrigger):
+    """A trigger that fires once the ledger answers, or after `seconds`. The event says whether the ledger answers."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seconds = seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"seconds": self.seconds}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.seconds
+        await asyncio.sleep(first_seconds())
+        while not (answers := await _ledger_answers()) and loop.time() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+        yield TriggerEvent({"answers": answers})  # type: ignore[no-untyped-call]
+
+
+# By the loop of the triggerer: when the ledger was asked last, and the answer to come. All waiting tasks share one question.
+_ASKED: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[float, asyncio.Task[bool]]] = WeakKeyDictionary()
+
+
+async def _ledger_answers() -> bool:
+    loop = asyncio.get_running_loop()
+    at, asked = _ASKED.get(loop, (0.0, None))
+    if asked is None or (asked.done() and loop.time() - at >= POLL_SECONDS):
+        asked = loop.create_task(_ask_ledger())
+        _ASKED[loop] = loop.time(), asked
+    return await asyncio.shield(asked)
+
+
+async def _ask_ledger() -> bool:
+    from txbatch.postgres.database.reach import away
+
+    try:
+        return await asyncio.to_thread(away, await ledger_url()) is None
+    except TxbatchError:  # no outage: the task asks again, and says what is wrong
+        return True
+    except Exception as error:  # Airflow itself may be away for a moment
+        log.warning("%s", error)
+        return False
 
 
 class TurnTrigger(BaseTrigger):

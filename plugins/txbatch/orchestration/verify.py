@@ -16,8 +16,10 @@ from airflow.sdk import DAG
 from txbatch.core.errors import InvalidArgument
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
-from txbatch.orchestration.airflow import failing_as_airflow, open_steps
+from txbatch.orchestration.airflow import open_steps
 from txbatch.orchestration.dag import BESIDE, RETRIES, root_of
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.orchestration.operators import EmitBatchOperator
 
 if TYPE_CHECKING:
@@ -60,6 +62,9 @@ def verify_dag(
     which = "all batches are" if sample is None else f"{sample} batches, chosen by chance, are"
     arguments = {**BESIDE, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name, which=which))
+    arguments.setdefault(
+        "description", f"Read batches of {loaded.topology.name} again, and compare with the stored numbers"
+    )
     name = f"{loaded.topology.name}.verify"
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         VerifyOperator(task_id="verify", job=loaded, sample=sample, **(emit_batch or {}))
@@ -75,7 +80,11 @@ class VerifyOperator(EmitBatchOperator):
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Verify, note the result, and return the number of findings by outcome."""
-        with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
+        name = self.job.topology.name
+        with (
+            failing_as_airflow(context, topology=name, job=self.job.name),
+            outages_waited_for(name, context, event, deadlines or {}),
+        ):
             check_emission(self.job)
             found = self._verified(str(context["dag_run"].run_id))
         line, wrong = summary(found), [each for each in found if not each.ok]

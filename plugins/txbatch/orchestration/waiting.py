@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,6 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferr
 
 from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.topology.topology import Topology
+from txbatch.orchestration import result
 from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, TurnTrigger
 
 if TYPE_CHECKING:
@@ -24,10 +26,56 @@ log = logging.getLogger(__name__)
 TURN_TIMEOUT_PARAM = "turn_timeout_minutes"
 READY_TIMEOUT_PARAM = "ready_timeout_minutes"
 ASK_AGAIN_PARAM = "ask_again_seconds"
+LEDGER_TIMEOUT_PARAM = "ledger_timeout_minutes"
+# Of a DAG without the parameter.
+LEDGER_TIMEOUT = timedelta(hours=6)
 # If the triggerer never comes back, Airflow itself ends the wait after this time.
 GRACE = timedelta(minutes=10)
 # The longest wait, even if a form asks for more.
 LIMIT = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """The deadlines of a try, by kind of wait. Airflow keeps the deadlines while the task is deferred. `name` is for texts."""
+
+    name: str
+    context: Context
+    of_waits: dict[str, str]
+
+    def limit(self, parameter: str) -> timedelta:
+        """Return the longest wait of a kind, from the run's form."""
+        minutes = (self.context.get("params") or {}).get(parameter, LEDGER_TIMEOUT / timedelta(minutes=1))
+        return _limit(minutes)
+
+    def left(self, parameter: str, complaint: str) -> timedelta:
+        """Return the time until the deadline for a kind of wait, counted from the first wait. After the deadline, fail the
+        task.
+        """
+        limit, now = self.limit(parameter), datetime.now(UTC)
+        deadline = self.of_waits.setdefault(parameter, (now + limit).isoformat())
+        left = datetime.fromisoformat(deadline) - now
+        if left <= timedelta():
+            told = f"waited {limit}: {complaint}"
+            result.tell(self.context, f"failed: {told}")
+            raise AirflowFailException(f"{self.name}: {told}")
+        return left
+
+    def latest(self, parameter: str) -> str:
+        """Return the deadline for a kind of wait, for people."""
+        latest = datetime.fromisoformat(self.of_waits[parameter]).astimezone(UTC)
+        return f"{latest:%Y-%m-%d %H:%M:%S} UTC"
+
+    def wait(self, parameter: str, whom: str, complaint: str, trigger: Callable[[timedelta], BaseTrigger]) -> NoReturn:
+        """Defer the task until the trigger fires, or until the deadline."""
+        left = self.left(parameter, complaint)
+        log.info("%s: waits for %s; until %s at the latest", self.name, whom, self.latest(parameter))
+        self.defer(trigger(left), left)
+
+    def defer(self, trigger: BaseTrigger, left: timedelta) -> NoReturn:
+        """Defer the task. Airflow calls `execute` again with the deadlines."""
+        kwargs: dict[str, Any] = {"deadlines": self.of_waits}
+        raise TaskDeferred(trigger=trigger, method_name="execute", kwargs=kwargs, timeout=left + GRACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,53 +98,36 @@ class Waiting:
         With `own`, wait until all lower txids are final, and renew the lease of `own`.
         """
         whom = f"txid {batch.txid} of {batch.lease_run}"
-        left = self._left(TURN_TIMEOUT_PARAM, f"{whom} is {batch.status} still; see `txbatch status`")
-        self._say(
-            f"{whom} ({batch.status}) to end, or to be given up by a run that shows no sign of life", TURN_TIMEOUT_PARAM
-        )
         mine = own.txid if own is not None and not own.status.final and own.txid != batch.txid else None
-        trigger = TurnTrigger(self.topology.name, batch.txid, self.run.name, mine, left.total_seconds())
-        self._defer(trigger, TURN_TIMEOUT_PARAM, left)
+        self._of_try.wait(
+            TURN_TIMEOUT_PARAM,
+            f"{whom} ({batch.status}) to end, or to be given up by a run that shows no sign of life",
+            f"{whom} is {batch.status} still; see `txbatch status`",
+            lambda left: TurnTrigger(self.topology.name, batch.txid, self.run.name, mine, left.total_seconds()),
+        )
 
     def for_emission(self, own: Batch) -> NoReturn:
         """Wait until another run has emitted this run's batch, or no longer tries to. Renew the lease of the batch."""
-        left = self._left(
-            TURN_TIMEOUT_PARAM, f"another run's application is at work still, txid {own.txid} not emitted"
+        self._of_try.wait(
+            TURN_TIMEOUT_PARAM,
+            f"the application that is at work to emit txid {own.txid}",
+            f"another run's application is at work still, txid {own.txid} not emitted",
+            lambda left: EmissionTrigger(self.topology.name, own.txid, self.run.name, own.txid, left.total_seconds()),
         )
-        self._say(f"the application that is at work to emit txid {own.txid}", TURN_TIMEOUT_PARAM)
-        trigger = EmissionTrigger(self.topology.name, own.txid, self.run.name, own.txid, left.total_seconds())
-        self._defer(trigger, TURN_TIMEOUT_PARAM, left)
 
     def for_source(self) -> NoReturn:
         """Wait, then ask the source again: an interval is never skipped."""
-        left = self._left(
-            READY_TIMEOUT_PARAM, f"the source is not ready for {self.run.interval}; clear this task later"
-        )
-        self._say(f"the source, which is not ready for {self.run.interval}", READY_TIMEOUT_PARAM)
-        seconds = min(float(self.context["params"][ASK_AGAIN_PARAM]), left.total_seconds())
-        self._defer(AskAgainTrigger(seconds), READY_TIMEOUT_PARAM, left)
-
-    def _say(self, whom: str, parameter: str) -> None:
-        latest = datetime.fromisoformat(self.deadlines[parameter]).astimezone(UTC)
-        log.info(
-            "%s: waits for %s; until %s UTC at the latest", self.topology.name, whom, f"{latest:%Y-%m-%d %H:%M:%S}"
+        again = float(self.context["params"][ASK_AGAIN_PARAM])
+        self._of_try.wait(
+            READY_TIMEOUT_PARAM,
+            f"the source, which is not ready for {self.run.interval}",
+            f"the source is not ready for {self.run.interval}; clear this task later",
+            lambda left: AskAgainTrigger(min(again, left.total_seconds())),
         )
 
-    def _left(self, parameter: str, complaint: str) -> timedelta:
-        """Return the time until the deadline for this kind of wait, counted from the first wait. After the deadline,
-        fail the task.
-        """
-        minutes = _limit(self.context["params"][parameter])
-        now = datetime.now(UTC)
-        deadline = self.deadlines.setdefault(parameter, (now + minutes).isoformat())
-        left = datetime.fromisoformat(deadline) - now
-        if left <= timedelta():
-            raise AirflowFailException(f"{self.topology.name}: waited {minutes}: {complaint}")
-        return left
-
-    def _defer(self, trigger: BaseTrigger, parameter: str, left: timedelta) -> NoReturn:
-        kwargs: dict[str, Any] = {"deadlines": self.deadlines}
-        raise TaskDeferred(trigger=trigger, method_name="execute", kwargs=kwargs, timeout=left + GRACE)
+    @property
+    def _of_try(self) -> Deadlines:
+        return Deadlines(self.topology.name, self.context, self.deadlines)
 
 
 def _limit(minutes: Any) -> timedelta:
@@ -105,5 +136,5 @@ def _limit(minutes: Any) -> timedelta:
         return min(timedelta(minutes=minutes), LIMIT)
     except OverflowError:
         return LIMIT
-    except (TypeError, ValueError) as error:
-        raise AirflowFailException(f"{minutes!r} is no number of minutes to wait") from error
+    except (TypeError, ValueError):
+        raise AirflowFailException(f"{minutes!r} is no number of minutes to wait") from None

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from txbatch.core.batch.plan import BatchPlan, Ranges
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.planned_ranges import read
 from txbatch.core.batch.transaction import Batch, Metadata, Run
 from txbatch.core.protocol.bulk import reason_against
 from txbatch.core.protocol.coordinator import NothingNew
@@ -18,8 +19,6 @@ from txbatch.core.protocol.planning import plan_batch
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.topology import Topology
 from txbatch.spouts.interval import IntervalSpout
-
-COLUMNS = frozenset({"stream", "partition", "start", "end", "note", "gone"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,33 +176,6 @@ def _fields(step: NextStep) -> dict[str, Any]:
             return {"action": "nothing_new"}
         case _:
             assert_never(step)
-
-
-def read(metadata: Metadata) -> dict[str, Any]:
-    """Return the `ranges` of a batch, and its `metadata` in the stored format."""
-    return {"ranges": list(_ranges(metadata)), "metadata": metadata}
-
-
-def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
-    """Yield a row for each range in a batch's metadata. `note` names unreadable, gone or missing ones.
-
-    Of a long list, only the length is given.
-    """
-    for stream, planned in BatchPlan.from_json(metadata).streams.items():
-        for partition, range_ in planned.ranges.items():
-            told = range_ if isinstance(range_, Mapping) else {"plan": range_}
-            rest = {
-                name: f"{len(value):,}" if isinstance(value, Mapping) else value
-                for name, value in told.items()
-                if name not in COLUMNS
-            }
-            note = f"gone: {told['gone']}" if isinstance(planned, Ranges) and "gone" in told else None
-            row = {"stream": stream, "partition": partition or None, "start": told.get("start"), "end": told.get("end")}
-            yield {**row, **rest, "note": note}
-        for partition, why in planned.unreadable.items():
-            yield {"stream": stream, "partition": partition, "start": None, "end": None, "note": f"unreadable: {why}"}
-        for partition in planned.missing:
-            yield {"stream": stream, "partition": partition, "start": None, "end": None, "note": "listed no more"}
 
 
 def _batch(batch: Batch) -> dict[str, Any]:

@@ -88,6 +88,7 @@ from txbatch.core.errors.job import (
     WrongType,
 )
 from txbatch.core.errors.records import (
+    DOES_NOT_ANSWER,
     AmbiguousFiles,
     BadFunction,
     BadKey,
@@ -136,6 +137,7 @@ from txbatch.core.errors.surroundings import (
 # fmt: off
 __all__ = [
     "ABORT",
+    "DOES_NOT_ANSWER",
     "REFUSED",
     "RESTORE",
     "RUN_AGAIN",

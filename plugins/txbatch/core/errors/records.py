@@ -3,6 +3,9 @@
 from txbatch.core.errors.base import DefinitionError, TerminalError, TransientError
 from txbatch.core.errors.batches import Incomplete
 
+# Said of a whole source: a task of Airflow waits for the source.
+DOES_NOT_ANSWER = "does not answer"
+
 
 class PartitionUnreadable(TransientError, code="TX201"):
     """A partition cannot be read now (R12, R13). A reader raises this error to declare an outage."""

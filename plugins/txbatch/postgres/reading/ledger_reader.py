@@ -106,6 +106,11 @@ class LedgerReader:
         """Return the batches planned by a run of the topology's DAG, newest first, with aborted batches."""
         return self._rows("batches_of_run", topology=topology, run_id=run_id)
 
+    def given_up_by(self, topology: str, reason: str) -> int | None:
+        """Return the txid that gave records up for a reason; None if there is no such txid."""
+        found = self._rows("given_up_by", topology=topology, reason=reason)
+        return found[0]["txid"] if found else None
+
     def attempts(self, topology: str, limit: int = 20) -> Rows:
         """Return the newest attempts of a topology. Raise UnknownName if the topology is unknown."""
         self._check_known(topology)

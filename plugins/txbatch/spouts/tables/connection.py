@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
 from txbatch.core.errors import (
+    DOES_NOT_ANSWER,
     BadRecord,
     InvalidSetting,
     LoginRefused,
@@ -181,7 +182,7 @@ def no_connection(source: str, said: str) -> TxbatchError:
             f"source {source!r} refuses the login ({state}{line or login[0]}); mend its URL or its rights"
         )
     return PartitionUnreadable(
-        f"source {source!r} does not answer ({line or (network[0] if network else 'no connection')}); try again"
+        f"source {source!r} {DOES_NOT_ANSWER} ({line or (network[0] if network else 'no connection')}); try again"
     )
 
 
@@ -219,4 +220,4 @@ def in_our_words(of: str, state: str | None, line: str) -> TxbatchError:
         )
     if state and state.startswith("22"):
         return BadRecord(f"{of}: {told}; mend the row, or declare the field a string")
-    return PartitionUnreadable(f"{of} does not answer ({told}); try again")
+    return PartitionUnreadable(f"{of} {DOES_NOT_ANSWER} ({told}); try again")

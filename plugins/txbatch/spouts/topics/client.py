@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import (
+    DOES_NOT_ANSWER,
     InvalidSetting,
     LoginRefused,
     PackageMissing,
@@ -146,7 +147,7 @@ def in_our_words(of: str, error: Any, said: Said | None = None) -> TxbatchError:
         )
     if name == "_INVALID_ARG":
         return InvalidSetting(f"{of} has an option that the client of Kafka refuses; mend its options")
-    return PartitionUnreadable(f"{of} does not answer ({name}); try again")
+    return PartitionUnreadable(f"{of} {DOES_NOT_ANSWER} ({name}); try again")
 
 
 def check_installed() -> None:

@@ -1,0 +1,232 @@
+"""A task whose ledger, or whose whole source, does not answer waits, and goes on by itself; without Airflow or Spark at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskDeferred
+from forks import told_with_airflow
+from outages import Outage
+from two_dags import TwoDags
+
+from txbatch.core.errors import (
+    EmissionFailed,
+    OutcomeUnknown,
+    PartitionUnreadable,
+    RecordsGone,
+    Unavailable,
+    error_of,
+)
+from txbatch.orchestration import result
+from txbatch.orchestration.failing import outages
+from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.postgres.database.reach import away
+from txbatch.spouts.tables.connection import no_connection
+
+LIMIT, SINCE = "ledger_timeout_minutes", "ledger_away_since"
+REFUSED = 'connection to server at "db", port 5432 failed: Connection refused'
+
+
+class Task:
+    """A try of a task, with what it left behind."""
+
+    def __init__(self, **params: Any) -> None:
+        self.left = dict[str, str]()
+        ti = SimpleNamespace(xcom_push=lambda key, value: self.left.update({key: value}), try_number=1)
+        self.context: Any = {"ti": ti, "params": params}
+        self.deadlines = dict[str, str]()
+
+    def run(self, error: Exception | None = None, event: Any = None) -> TaskDeferred | None:
+        """Run it to its end, or to the wait by which it ends."""
+        try:
+            with outages.outages_waited_for("sales", self.context, event, self.deadlines):
+                if error is not None:
+                    raise error
+        except TaskDeferred as deferred:
+            return deferred
+        return None
+
+
+@pytest.fixture
+def no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "ledger_away", lambda: REFUSED)
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "ledger_away", lambda: None)
+
+
+@pytest.mark.parametrize(
+    "error", [Unavailable("x"), OutcomeUnknown("x"), EmissionFailed("x"), ValueError("x")], ids=lambda each: type(each)
+)
+def test_a_task_without_its_ledger_waits_and_says_so(
+    error: Exception, no_ledger: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = Task(ledger_timeout_minutes=30)
+    deferred = task.run(error)
+    assert deferred is not None
+    assert isinstance(deferred.trigger, LedgerTrigger)
+    assert (deferred.method_name, deferred.kwargs) == ("execute", {"deadlines": task.deadlines})
+    assert deferred.timeout is not None
+    assert timedelta(minutes=39) < deferred.timeout <= timedelta(minutes=40)
+    note = task.left[result.XCOM_KEY]
+    assert note.startswith("waits for the ledger since ")
+    assert "goes on by itself" in note[:120]
+    assert note.endswith(f"the ledger does not answer ({REFUSED})")
+    assert caplog.messages == [f"sales: {note}"]
+
+
+@pytest.mark.parametrize("error", [RecordsGone("x"), AirflowSkipException("x"), AirflowFailException("x")])
+def test_what_no_wait_helps_fails_at_once_also_without_a_ledger(error: Exception, no_ledger: None) -> None:
+    task = Task()
+    with pytest.raises(type(error)):
+        task.run(error)
+    assert task.left == {}
+
+
+def test_an_error_beside_a_ledger_that_answers_is_left_to_airflows_retries(ledger: None) -> None:
+    for error in (Unavailable("x"), PartitionUnreadable("north is away"), ValueError("x")):
+        with pytest.raises(type(error)):
+            Task().run(error)
+
+
+def test_one_outage_has_one_deadline_and_the_next_one_its_own(no_ledger: None) -> None:
+    task = Task()
+    task.run(Unavailable("x"))
+    first = dict(task.deadlines)
+    assert timedelta(hours=5) < datetime.fromisoformat(first[LIMIT]) - datetime.now(UTC) <= timedelta(hours=6)
+    task.run(Unavailable("x"), {"answers": False})
+    assert task.deadlines == first
+    task.deadlines[SINCE] = (datetime.now(UTC) - timedelta(minutes=12)).isoformat()
+    assert task.run(None, {"answers": True}) is None
+    assert task.deadlines == {}
+    assert task.left == dict.fromkeys((result.XCOM_KEY, result.WAITED_KEY), "waited 12 min for the ledger")
+
+
+def test_a_wait_that_is_too_long_fails_with_a_note(no_ledger: None) -> None:
+    task = Task(ledger_timeout_minutes=30)
+    task.deadlines[LIMIT] = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    told = f"waited 0:30:00: the ledger does not answer ({REFUSED}); clear this task once it does"
+    with pytest.raises(AirflowFailException, match="sales: waited 0:30:00"):
+        task.run(Unavailable("x"))
+    assert task.left == {result.XCOM_KEY: f"failed: {told}"}
+
+
+@pytest.mark.rule("R12")
+def test_a_task_without_its_whole_source_waits_longer_and_longer(ledger: None) -> None:
+    """In the task that plans, and in words from Spark's driver, which has no class of its own for it."""
+    gone = no_connection("shop", "connection refused")
+    said = error_of(f"{gone}", EmissionFailed)
+    for error in (gone, said):
+        task = Task(ask_again_seconds=20)
+        deferred = task.run(error)
+        assert deferred is not None
+        assert deferred.trigger.serialize()[1] == {"seconds": 20}
+        assert task.left[result.XCOM_KEY].startswith("waits for the source, and goes on by itself, until ")
+        task.deadlines[LIMIT] = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
+        later = task.run(error)
+        assert later is not None
+        assert isinstance(later.trigger, AskAgainTrigger)
+        assert later.trigger.seconds == pytest.approx(4 * 3600 / 8, abs=5)
+
+
+def test_a_database_is_away_unless_no_wait_helps(postgres_url: str) -> None:
+    nobody = postgres_url.replace("://txbatch@", "://nobody@")
+    nowhere = postgres_url.replace("/test_", "/no_such_test_")
+    port = "postgresql+psycopg2://txbatch@127.0.0.1:1/nothing"
+    assert [away(url) for url in (postgres_url, nobody, nowhere)] == [None] * 3
+    assert "Connection refused" in (away(port) or "")
+
+
+PROGRAM = """
+import asyncio, json, sys
+from pathlib import Path
+from dag_tasks import TASKS, done, given
+from outages import Outage
+from without_spark import emit_without_spark
+from txbatch import failpoints
+from txbatch.orchestration import trigger
+from txbatch.orchestration.airflow import open_steps
+from txbatch.orchestration.operators import EmitBatchOperator
+
+trigger.MARGIN_SECONDS = trigger.POLL_SECONDS = 0.05
+words, days, source = given()
+EmitBatchOperator.submit = lambda self, folder, assignment: emit_without_spark(self.job, folder, assignment)
+outage = Outage(sys.argv[4], Path(sys.argv[5]))
+EARLY = 4  # more than all of Airflow's tries
+POINTS = ("initialize.before_lock", "emit.manifest_written", "commit.before_commit", "success.cleaned")
+
+async def first(trigger):
+    return await anext(trigger.run())
+
+def through(run_id, *points):
+    left, events, notes = list(points), [], []
+
+    def reached(name):
+        if left[:1] == [name]:
+            left.pop(0)
+            outage.begin()
+
+    def resumed(deferred):
+        notes.append(of_task[-1])
+        early = len(events) % (EARLY + 1) < EARLY
+        if early:
+            deferred.trigger.seconds = 0.1
+        else:
+            outage.end()
+        events.append(asyncio.run(first(deferred.trigger)).payload)
+        return {"event": events[-1], **deferred.kwargs}
+
+    of_task = []
+    with failpoints.watch(reached):
+        found = done(words, run_id, TASKS, of_task.append, resumed)
+    return {**found, "events": events, "left": left, "notes": notes}
+
+found = {"one": through("one", *POINTS), "two": through("two", "commit.committed")}
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="tx") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.rule("R2", "R5", "R10")
+def test_the_ledger_goes_away_in_the_middle_of_each_task_and_nothing_is_red_and_nothing_counts_twice(
+    tmp_path: Path, postgres_url: str, short: Path
+) -> None:
+    """For more comings back than Airflow makes tries; also between a commit and its answer."""
+    dags = TwoDags.written(tmp_path, '"@daily"', "2024-01-01T10:00Z,a")
+    outage = Outage(postgres_url, short / "pg")
+    outage.end()
+    given = (str(dags.folder / "dags" / f"{name}.py") for name in ("words", "days"))
+    made = told_with_airflow(
+        PROGRAM,
+        *given,
+        str(dags.source),
+        postgres_url,
+        str(outage.link),
+        folder=tmp_path,
+        TXBATCH_DATABASE_URL=outage.url,
+        TXBATCH_HOME=str(tmp_path / "home"),
+        AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL="0",
+    )
+    for name, outages_of in (("one", 4), ("two", 1)):
+        assert (made[name]["told"], made[name]["left"]) == ([], [])
+        each = [{"answers": False}] * 4 + [{"answers": True}]
+        assert made[name]["events"] == each * outages_of
+        assert all(note.startswith("waits for the ledger since ") for note in made[name]["notes"])
+    assert made["one"]["note"] == "txid 1: 1 record, 1 key, 2 attempts"
+    assert made["two"]["note"] == "txid 2: 1 record, 1 key, 1 attempt"
+    assert made["one"]["txbatch_waited"].endswith(" for the ledger")
+    assert made["one"]["extra"]["txid"] == 1
+    assert made["two"]["extra"]["txid"] == 2
