@@ -23,6 +23,15 @@ _NO_DATES = (
     "**To start a run**, trigger the DAG with the form unchanged: the run counts new records. Without new records the run is "
     f"skipped, and the note says *nothing new*. {_NOTE}"
 )
+_OVER = """**What a run counts.** The schedule says when a run starts, `intervals` in the DAG file which intervals there are,
+cut in the zone {zone}. {note}
+
+- A run by the schedule, and a **trigger**: each interval that is over and not counted, a txid each, from the oldest counted one
+  on. If there is none, the run is skipped, and the note says *nothing to count*. With an earlier logical
+  date: what was over by then.
+- A run of a **backfill**: the interval of the backfill, or the newest one that was over by its date.
+- A run with a **partition key**: the interval of the partition.
+- **Clear** a run: what is committed stays as it is, and the run looks again for what is over."""
 _CATCH_UP = {
     True: (
         "**To catch up**, trigger one run with a whole range in `catch_up`, `2013-01-01/2014-01-01`, and empty the form's "
@@ -66,9 +75,13 @@ def page(
     *,
     coalesce: bool = False,
     schedule: object = None,
+    intervals: object = None,
     own: Collection[str] = (),
 ) -> str:
-    """Return the doc_md of a topology's DAG, in Markdown. `schedule` is the DAG's, `own` are the params of the DAG file."""
+    """Return the doc_md of a topology's DAG, in Markdown.
+
+    `schedule` and `intervals` are arguments of the DAG, `own` the params of the DAG file.
+    """
     topology = job.topology
     parts = [
         f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction. You can retry, clear or trigger a run "
@@ -77,7 +90,7 @@ def page(
         _per_batch(topology),
         _windows(topology),
         _order(topology, coalesce),
-        _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
+        _when(topology, schedule, intervals),
         _CATCH_UP[topology.by_interval] if catching_up.CATCH_UP_PARAM in params else "",
         _AGAIN if restating.RESTATE_PARAM in params else "",
         _PLAN_FIRST if planning_first.PLAN_PARAM in params and planning_first.PLAN_PARAM not in own else "",
@@ -127,6 +140,12 @@ def _order(topology: Topology, coalesce: bool) -> str:
     )
     key = "its data interval" if topology.by_interval else "the run"
     return f"{many}; they are committed in the order of their txids. A batch is found again by {key}."
+
+
+def _when(topology: Topology, schedule: object, intervals: object) -> str:
+    if not topology.by_interval:
+        return _NO_DATES
+    return _dates(zone_of(schedule)) if intervals is None else _OVER.format(zone=zone_of(intervals), note=_NOTE)
 
 
 def _dates(zone: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +27,7 @@ from txbatch.core.windows.watermark import MERGE
 from txbatch.spark.appended import appended
 from txbatch.spark.failures import failed_expression, in_our_words
 from txbatch.spark.frames import nothing
+from txbatch.spark.kept_records import SharedJoins
 from txbatch.spark.observed_rows import ObservedRecords
 from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
@@ -34,7 +35,7 @@ from txbatch.spark.reader import BatchReader
 from txbatch.spark.sessions import own_sessions
 from txbatch.spark.state_query import Tables
 from txbatch.spark.two_step_aggregate import counted_first
-from txbatch.spark.within_batch import OF_FIELD, carried
+from txbatch.spark.within_batch import OF_FIELD, carried, of_each_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,7 +82,8 @@ class BatchAggregator:
 
         If the readers give records of several batches, return a row for each batch and key, with the batch in front.
         """
-        frame = run_operations(self.aggregate.stream, partial(self._records, places), self.tables)
+        tables = self.tables if places is None else replace(self.tables, joins=SharedJoins())
+        frame = run_operations(self.aggregate.stream, partial(self._records, places), tables)
         grouped = self._grouped(frame)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
         columns, keys = [*self.aggregate.keys, *values], len(self.aggregate.keys)
@@ -93,11 +95,13 @@ class BatchAggregator:
     def _grouped(self, frame: DataFrame) -> DataFrame:
         if isinstance(self.aggregate.state, QuarantineState):
             frame = frame.limit(self.aggregate.state.limit + 1)
-        assignment = next(iter(self.readers.values())).assignment
+        batches = {txid: each for reader in self.readers.values() for txid, each in reader.assignments.items()}
         if isinstance(self.aggregate.state, LateState):
-            frame = _late(frame, self.aggregate.state.of, assignment.plan.watermark)
+            frame = _late(frame, self.aggregate.state.of, {txid: each.plan.watermark for txid, each in batches.items()})
         if self.aggregate.state.appends:
-            return appended(frame, self.aggregate, assignment.position)
+            positions = {txid: each.position for txid, each in batches.items()}
+            return appended(frame, self.aggregate, of_each_batch(frame, positions))
+        assignment = next(iter(self.readers.values())).assignment
         if self.aggregate.sessions:
             marks = assignment.plan.marks(watermarks(self.aggregate.stream))
             late_before = self.aggregate.late_before(marks)
@@ -235,11 +239,12 @@ class BatchAggregator:
         yield from ((name, where) for name, where in conditions.items() if isinstance(where, str))
 
 
-def _late(frame: DataFrame, of: PersistentAggregate, watermark: Mapping[str, int]) -> DataFrame:
-    """Return the records of windows already ended by a plan's watermarks."""
-    if of.window is None:
+def _late(frame: DataFrame, of: PersistentAggregate, watermarks: Mapping[int, Mapping[str, int]]) -> DataFrame:
+    """Return the records of windows already ended by the watermarks in the plan of the record's batch."""
+    ended = {txid: of.late_before(watermark) for txid, watermark in watermarks.items()}
+    if of.window is None or None in ended.values():
         raise AssertionError(f"{of.state.name}: it is by no window")
-    return frame.filter(f"unix_micros({spark_name(of.window.name)}) < {of.late_before(watermark)}")
+    return frame.filter(f"unix_micros({spark_name(of.window.name)}) < {of_each_batch(frame, ended)}")
 
 
 def _record(problem: TxbatchError | None) -> str:
