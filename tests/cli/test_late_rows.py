@@ -71,7 +71,8 @@ def test_rows_that_came_late_and_rows_that_went(txbatch: Txbatch, job: str, sale
         assert LATE + "2 rows came late\n" in said.output
         assert "txid 3: 1 row came late\n" in said.output
     verified = txbatch("verify", job)
-    assert verified.exit_code == 0, verified.output
+    assert verified.exit_code == 1, verified.output
+    assert "LATE" in verified.output
     told = " ".join(verified.output.split())
     assert "2 records of stream 'sales' came late and are not counted" in told
     assert "shop.sale: 2 rows came late" in told

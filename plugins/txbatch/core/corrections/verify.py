@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     """The outcome of verifying. Only EQUAL and SKIPPED are well."""
 
     EQUAL = "EQUAL"
+    LATE = "LATE"  # what was counted is EQUAL, and the interval has other records by now
     DIFFERENT = "DIFFERENT"
     UNVERIFIABLE = "UNVERIFIABLE"
     SKIPPED = "SKIPPED"
