@@ -69,7 +69,8 @@ def verify(job: str, txids: tuple[int, ...], sample: int | None, seed: int | Non
       txbatch verify jobs/word_count.py 3 7
 
     Changes nothing. Exit code 1 if a batch or state is LATE (records came since the count), DIFFERENT, UNVERIFIABLE (the
-    source has changed), or not counted at all. Without TXIDs, verifies every batch, or a --sample, then prints gaps and holes. States are always verified.
+    source has changed), or not counted at all. Without TXIDs, verifies every batch, or a --sample, then prints gaps and
+    holes. States are always verified.
     """
     if txids and sample is not None:
         raise click.UsageError("--sample chooses txids: leave out those that are named")

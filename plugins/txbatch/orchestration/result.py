@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -14,6 +15,9 @@ from txbatch.error_pages import Advice
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from txbatch.run.advance import Finished
+
+log = logging.getLogger(__name__)
 XCOM_KEY = "txbatch"
 _DAY = timedelta(days=1)
 # The room of a line in the note of a run: the plugin cuts longer lines.
@@ -30,6 +34,16 @@ def failed(error: TxbatchError, advice: Advice) -> str:
     line = f"failed: {error}"
     with_next = f"{line}; next: {advice.next}"
     return with_next if advice.next not in (None, advice.more) and len(with_next) <= LINE_MAX else line
+
+
+def finished(found: Finished, more: Sequence[Finished]) -> dict[str, Any]:
+    """Return the XCom of a commit: the run's batch, and all others that were finished on the way."""
+    batch = found.batch
+    others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
+    if not found.applied:
+        log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+    adopted = [*found.adopted, *others]
+    return {"topology": batch.topology, "txid": batch.txid, "applied": found.applied, "adopted": adopted}
 
 
 def committed(batch: Mapping[str, Any], zone: str) -> str:

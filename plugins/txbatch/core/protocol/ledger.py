@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.core.definition.redefinition import Redefinition
+from txbatch.core.protocol.lookback import FoundLate, LookFacts
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
@@ -159,6 +161,15 @@ class Ledger(Protocol):
 
     def version(self, topology: str, txid: int) -> PositionVersion:
         """Return the version that counts now for a txid's position. Raise UnknownName if the topology has no such txid."""
+
+    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
+        """Return what an attempt of a batch compares its files with, and the intervals it counts late records of.
+
+        These are the newest ones of earlier batches, and all that end after `since`.
+        """
+
+    def found_late(self, topology: str) -> Sequence[FoundLate]:
+        """Return the late records that committed batches have met, without those that a later version counts."""
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return a batch's newest attempt, with the manifest if stored. Raise UnknownName before the first attempt."""

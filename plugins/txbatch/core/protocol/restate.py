@@ -71,6 +71,14 @@ def check_version(version: PositionVersion, restate: Restate) -> None:
     check_not_left(version.first, version.left)
 
 
+def counted_meanwhile(version: PositionVersion, pending: Iterable[Batch], asked: Restate) -> bool:
+    """True if the position is counted, or is being counted, by a txid above the batch that asks for it, `found_by`."""
+    if asked.found_by is None:
+        return False
+    open_ = (each.txid for each in pending if each.kind is BatchKind.RESTATE and each.position == asked.position)
+    return max([version.current.txid, *open_]) > asked.found_by
+
+
 def check_not_folded(version: PositionVersion) -> None:
     """Refuse to replace contributions folded by retention (R22)."""
     asked, current = version.asked, version.current
