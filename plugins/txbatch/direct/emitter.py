@@ -87,7 +87,7 @@ def emit_batch(
 
 
 def came_late(topology: Topology, look: Look) -> CameLate:
-    """Return the late records that spouts with a method `late_batch` find, beside their method `batch`."""
+    """Return the late records of spouts with a method `late_batch`, beside the method `batch`."""
     came = {}
     for name, arrived in look.arrived.items():
         late_batch = getattr(topology.streams[name].spout, "late_batch", None)

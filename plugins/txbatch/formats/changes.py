@@ -62,7 +62,7 @@ def check_not_replaced(file: Path, entry: Entry) -> None:
 
 
 def is_replaced(file: Path, entry: Entry) -> bool:
-    """Return whether a file is longer than planned, with other content at the planned end; False if the plan cannot tell."""
+    """Return whether a file is longer than planned, with changed content before the planned end; False if unknown."""
     now = look(file)
     if isinstance(entry, int) or len(entry) < 3 or now is None or now[0] <= planned_size(entry):
         return False

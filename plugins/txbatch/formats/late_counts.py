@@ -1,7 +1,6 @@
-"""Counts late records while files are scanned: records of some intervals, in parts of files that arrived.
+"""Counts late records during a scan: records of some intervals, in new files and in new parts of grown files.
 
-The counts go from Spark's tasks to the driver by an accumulator. A range that is scanned twice counts once: its counts have its
-place for a key.
+The counts go from Spark's tasks to the driver by an accumulator, keyed by range: a range scanned twice counts once.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Places = dict[tuple[str, int], Counts]
 
 
 class _ByPlace:
-    """Keeps the counts of each place: what Spark calls an AccumulatorParam."""
+    """Keeps the counts of each place: an AccumulatorParam of Spark."""
 
     def zero(self, value: Places) -> Places:
         return {}
@@ -39,12 +38,12 @@ class _ByPlace:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Intervals in order of time, by which times are counted."""
+    """Intervals in order of time, to count times."""
 
     intervals: Sequence[Counted]
 
     def count(self, times: pa.Array) -> Counts:
-        """Return how many times lie in each interval, by position; without intervals that have none."""
+        """Return the number of times in each interval, by position; without empty intervals."""
         if not len(times) or not self.intervals:
             return {}
         moments = (
@@ -74,7 +73,7 @@ class LateCounter:
     def watching(
         self, path: Path, start: int, wanted: Callable[[pa.Array], pa.Array], counts: Counts
     ) -> Callable[[pa.Array], pa.Array]:
-        """Return `wanted`, which also counts into `counts` if the range is one that arrived."""
+        """Return `wanted`. In a new part of a file, the returned function also counts into `counts`."""
         if start < self.arrived.get(path, start + 1):
             return wanted
 
@@ -92,7 +91,7 @@ class LateCounter:
             self.found.add({(str(path), start): counts})
 
     def late(self, name_of: Callable[[Path], str]) -> dict[int, dict[str, Late]]:
-        """Return what was met, by position and file."""
+        """Return the late records, by position and file."""
         found: dict[int, dict[str, Late]] = {}
         for (place, _), counts in sorted(self.found.value.items()):
             path = Path(place)
@@ -106,7 +105,7 @@ class LateCounter:
 def count_in_parquet(
     spark: SparkSession, folder: Path, names: Sequence[str], time: Field, intervals: Sequence[Counted]
 ) -> dict[int, dict[str, Late]]:
-    """Return the records of intervals in new Parquet files, by position and file: the column of the time is read alone."""
+    """Return the number of records of intervals in new Parquet files, by position and file. Only the time's column is read."""
     files = spark.createDataFrame([(name,) for name in names], "name string").repartition(len(names), "name")
     scan = _Parquet(str(folder.resolve()), time, Intervals(intervals))
     rows = files.mapInArrow(scan, "name string, position bigint, records bigint").collect()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Reading:
     """The records for `asked`, `kept` by Spark or scanned each time, and the looks of the files before.
 
-    `late` returns the late records that were met, by position and file, once all records have been read.
+    `late` returns the late records by position and file, after all records have been read.
     """
 
     asked: tuple[Any, ...]

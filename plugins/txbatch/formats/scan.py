@@ -83,7 +83,7 @@ class Format:
             self.late.note(range_.path, range_.start, counts)
 
     def _wanted(self, range_: Range, counts: Counts) -> Callable[[pa.Array], pa.Array] | None:
-        """Return the function that chooses records by time, which also counts late ones; None without times."""
+        """Return the function to choose records by time, and to count late records; None without times."""
         wanted = self.times and self.times.wanted
         if wanted is None or self.late is None:
             return wanted
@@ -145,7 +145,7 @@ def tasks_of(
 ) -> list[list[Range]]:
     """Return the ranges for each task: about equal bytes, a large file cut unless compressed or `whole`.
 
-    A file in `apart` is cut there as well: what lies behind is in ranges of its own.
+    A file in `apart` is also cut at the given byte.
     """
     most = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, -(-sum(files.values()) // max(cores, 1))))
     tasks: list[list[Range]] = [[]]

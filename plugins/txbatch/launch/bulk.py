@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Attempt = tuple[AttemptFolder, Assignment]
 Each = TypeVar("Each")
-# By stream and partition what an attempt read, by state what it staged, and what came late; None if it did not look.
+# By stream and partition what an attempt read, by state what it staged; the late records, None if the attempt did not look.
 Staged = tuple[dict[str, dict[str, ReadPartition]], dict[str, StagedState], CameLate | None]
 # Once batches were too many, others go by so much of what is taken at once: they are not all alike.
 _FILLED = 0.8
@@ -173,7 +173,7 @@ def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) 
 
 
 def came_late(assignment: Assignment, readers: Mapping[str, BatchReader]) -> CameLate | None:
-    """Return the late records that an attempt met, by stream; None if the attempt does not look."""
+    """Return the late records met by an attempt, by stream; None if the attempt does not look."""
     if assignment.look is None:
         return None
     return {name: found for name, reader in readers.items() if (found := reader.found_late())}

@@ -76,7 +76,7 @@ class Rows(Protocol):
         """Return the plan of the last look before a batch, and the intervals of earlier batches."""
 
     def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records that committed batches have met, and no later version counts."""
+        """Return the late records met by committed batches, unless a later version counts the records."""
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids, found by their runs from now on, which wait no longer."""

@@ -65,12 +65,12 @@ class Transactions(ABC):
             rows.taken_intervals(topology, [interval]).take(interval)
 
     def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
-        """Return what an attempt of a batch compares its files with, and the intervals it counts late records of."""
+        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
         with self.store() as rows:
             return rows.look_facts(batch, since)
 
     def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records that committed batches have met, without those that a later version counts."""
+        """Return the late records met by committed batches, unless a later version counts the records."""
         with self.store() as rows:
             return rows.found_late(topology)
 

@@ -1,4 +1,4 @@
-"""Late records that batches have met, in memory. Compare `postgres.tables.came_late`."""
+"""Late records met by batches, in memory. Compare `postgres.tables.came_late`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _intervals_before(tables: Tables, batch: Batch, since: datetime | None) -> l
 
 
 def found_late(tables: Tables, topology: str) -> list[FoundLate]:
-    """Return the late records that committed batches have met, and no later version counts."""
+    """Return the late records met by committed batches, unless a later version counts the records."""
     met = sorted((txid for name, txid in tables.came_late if name == topology), reverse=True)
     return [each for txid in met for each in _found_by(tables, tables.batch(topology, txid))][:FOUND_MAX]
 
@@ -65,7 +65,7 @@ def _found_by(tables: Tables, batch: Batch) -> Iterator[FoundLate]:
 
 
 def _version(tables: Tables, topology: str, position: int) -> Batch | None:
-    """Return the newest version of a position that is not aborted."""
+    """Return the newest version of a position, without aborted versions."""
     versions = [
         each
         for each in tables.batches_of(topology)

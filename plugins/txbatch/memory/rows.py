@@ -109,7 +109,7 @@ class MemoryRows:
         return came_late.look_facts(self.tables, batch, since)
 
     def found_late(self, topology: str) -> list[FoundLate]:
-        """Return the late records that committed batches have met, and no later version counts."""
+        """Return the late records met by committed batches, unless a later version counts the records."""
         return came_late.found_late(self.tables, topology)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> list[Batch]:

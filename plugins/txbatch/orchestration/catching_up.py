@@ -171,7 +171,7 @@ def _committed(steps: Steps, run: Run, asked: Sequence[Interval] | None) -> int:
 def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
     """Describe rows of `report.batches`, ordered by txid, in a line. A single row is described like a single run.
 
-    Late positions that were counted again are left out.
+    Restates are left out.
     """
     rows = [row for row in rows if row["kind"] != "restate"]
     if not rows:

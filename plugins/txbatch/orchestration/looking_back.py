@@ -1,4 +1,4 @@
-"""Late records in a DAG run: after its commit the run counts positions within the lookback again, and notes all others."""
+"""Late records in a DAG run: after the commit, the run counts positions within the lookback again, and notes the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOLD_MAX = 3
 
 
 class Committing(Protocol):
-    """The task that commits: emits batches together, submits one, or waits."""
+    """The task `commit`: emits batches together, submits a batch, or waits."""
 
     def emit_together(self, steps: Steps, runs: Sequence[Run]) -> object:
         """Emit the batches of several runs by one job if possible."""
@@ -47,7 +47,7 @@ class Committing(Protocol):
 def after_commit(task: Committing, steps: Steps, run: Run, batch: Batch, waiting: Waiting) -> dict[str, list[str]]:
     """Count late positions again, each by a txid of its own, after the commit of a run's batch. Return the texts for the note.
 
-    A retry finds what an earlier try has counted, and counts the rest.
+    A retry counts only the rest.
     """
     if run.restate is not None:
         return {}
@@ -69,12 +69,12 @@ def after_commit(task: Committing, steps: Steps, run: Run, batch: Batch, waiting
 
 
 def left_late(topology: Topology, told: Sequence[LatePosition]) -> dict[str, list[str]]:
-    """Return the texts of late positions that stay as they are, for XCom."""
+    """Return the texts of late positions left as counted, for XCom."""
     return {XCOM_KEY: [late.told(topology.name) for late in told]}
 
 
 def late_of(steps: Steps, batch: Batch, context: Context) -> list[Mapping[str, Any]]:
-    """Return the rows of `report.batches` by which an ordinary run counted late positions again, by txid."""
+    """Return the rows of `report.batches` with the late positions counted again by an ordinary run, by txid."""
     from txbatch.wiring import reader_beside
 
     if batch.kind is BatchKind.RESTATE or not lookback.lookbacks(steps.job.topology):
@@ -89,6 +89,6 @@ def late_of(steps: Steps, batch: Batch, context: Context) -> list[Mapping[str, A
 
 
 def noted(line: str, rows: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
-    """Return a run's line with what the run counted again, and with late positions that stay as they are."""
+    """Return a run's line with the positions counted again, and with the late positions left as counted."""
     more = [f"{len(told) - TOLD_MAX:,} more are late"] if len(told) > TOLD_MAX else []
     return "; ".join(filter(None, [line, result.restated(rows), *told[:TOLD_MAX], *more]))

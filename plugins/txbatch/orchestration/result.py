@@ -37,7 +37,7 @@ def failed(error: TxbatchError, advice: Advice) -> str:
 
 
 def finished(found: Finished, more: Sequence[Finished]) -> dict[str, Any]:
-    """Return the XCom of a commit: the run's batch, and all others that were finished on the way."""
+    """Return the XCom of a commit: the run's batch, and all batches finished on the way."""
     batch = found.batch
     others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
     if not found.applied:

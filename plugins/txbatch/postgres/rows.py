@@ -105,7 +105,7 @@ class PostgresRows:
         return came_late.look_facts(self.connection, batch, since)
 
     def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records that committed batches have met, and no later version counts."""
+        """Return the late records met by committed batches, unless a later version counts the records."""
         return came_late.found_late(self.connection, topology)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:

@@ -1,4 +1,4 @@
-"""What a run does about late records after its own commit: positions within the lookback are counted again, others are told."""
+"""Late records after the commit of a run: positions within the lookback are counted again, all others are told."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Finish = Callable[[Run], list[Batch]]
 
 @dataclass
 class LookBack:
-    """Counts late positions again for a run or a call, `of`. `told` are late positions that stay as they are."""
+    """Counts late positions again for a run or a call, `of`. `told` are late positions left as counted."""
 
     steps: Steps
     of: Run
@@ -34,7 +34,7 @@ class LookBack:
         return self.steps.job.topology.name
 
     def due(self, counted: Counting) -> list[LatePosition]:
-        """Return the late positions to count again, oldest first; and keep those that are told."""
+        """Return the late positions to count again, oldest first, and add the told positions to `told`."""
         due, topology = list[LatePosition](), self.steps.job.topology
         lengths = lookback.lookbacks(topology)
         for late in self._late():
@@ -48,13 +48,13 @@ class LookBack:
         return due
 
     def run_of(self, late: LatePosition) -> Run:
-        """Return the run that counts a position again; each call finds the same run."""
+        """Return the run to count a position again, always the same run."""
         again = late.as_restate()
         name = f"{self.of.name}{OF_CALL}{late.position}"
         return replace(self.of, name=name, interval=None, parameters={}, restate=again)
 
     def again(self, late: LatePosition, finish: Finish) -> list[Batch]:
-        """Count a position again by `finish`. Tell the position instead if it cannot be counted, or another run is in the way."""
+        """Count a position again by `finish`. Tell the position instead after a failure, or if another run is in the way."""
         run = self.run_of(late)
         try:
             return finish(run)
@@ -68,7 +68,7 @@ class LookBack:
         return []
 
     def _given_up(self, run: Run, error: TxbatchError) -> str:
-        """Abort a restate that fails, as it holds no records and must block no other batch. Return why it is not counted."""
+        """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason."""
         own = self.steps.ledger.head(self.name, run).own
         if own is not None and not own.status.final:
             log.warning("%s: txid %s is aborted: %s", self.name, own.txid, error)
@@ -85,7 +85,7 @@ class LookBack:
         return run == self.of.name or run.startswith(f"{self.of.name}{OF_CALL}")
 
     def _why_not(self, late: LatePosition) -> str | None:
-        """Return why a position is not counted again by itself; None if it may be (R17)."""
+        """Return the reason to leave a position as counted; None if the position may be counted again (R17)."""
         topology, ledger = self.steps.job.topology, self.steps.ledger
         try:
             restate.check_topology(topology)

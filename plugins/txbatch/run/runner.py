@@ -50,7 +50,7 @@ class Runner:
         self.steps, self.application, self.differs = steps, application, differs
         self.waits, self.succeed = waits or _not_its_turn, succeed or steps.succeeded
         self.found = set[int]()  # txids of yielded batches committed before
-        self.told = list[LatePosition]()  # positions with late records that stay as they are
+        self.told = list[LatePosition]()  # positions with late records, left as counted
         self.behind = 0  # number of batches planned behind the last yielded batch, to be emitted by one job
 
     @property
@@ -144,7 +144,7 @@ class Runner:
         yield from self._looking_back(run, batches)
 
     def _looking_back(self, call: Run, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Yield batches after their commits, then the positions of late records within the lookback, counted again (R17)."""
+        """Yield batches after the commits, then the restates of positions with late records within the lookback (R17)."""
         counting = Counting()
         for batch in batches:
             counting.add(batch)
@@ -159,7 +159,7 @@ class Runner:
             log.warning("%s: %s", self.job.topology.name, late.told(self.job.topology.name))
 
     def _emit_together(self, runs: Sequence[Run]) -> None:
-        """Emit the batches of several runs by one job, if possible. What fails is left to the batches' own runs."""
+        """Emit the batches of several runs by one job, if possible. After a failure, each run emits for itself."""
         if len(runs) > 1 and bulk.reason_against(self.job.topology) is None:
             some = runs[: bulk.BATCHES_MAX]
             emit_ahead(self.steps, self.application, plan_ahead(self.steps, some, (), len(some)))

@@ -156,8 +156,8 @@ class Steps:
     def start_attempt(
         self, batch: Batch, run: Run, code: str, loaded: Loaded, *, looks: bool = True
     ) -> tuple[AttemptFolder, Assignment]:
-        """Begin the next attempt of a batch. Return the attempt's folder and assignment. Unless `looks`, no late records are
-        looked for: of batches that are emitted together, the first one looks.
+        """Begin the next attempt of a batch. Return the attempt's folder and assignment. Unless `looks`, the attempt looks for no late
+        records: of batches emitted together, only the first looks.
         """
         look = self._look(batch) if looks else None
         assignment = replace(self.ledger.start_attempt(batch, run, code), loaded=loaded, look=look)
@@ -167,7 +167,7 @@ class Steps:
         return folder, assignment
 
     def _look(self, batch: Batch) -> Look | None:
-        """Return which late records an attempt looks for; None if its streams or its kind have none."""
+        """Return the look of an attempt for late records; None without a stream or a kind for a look."""
         topology = self.job.topology
         if batch.kind is not BatchKind.ORDINARY or not lookback.in_files(topology):
             return None

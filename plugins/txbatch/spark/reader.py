@@ -90,13 +90,13 @@ class BatchReader:
         self._names: dict[str, str] = {}  # the partition of each value that was read
 
     def _look_back(self) -> None:
-        """Let the spout look for late records in the files that arrived, if any."""
+        """Let the spout look for late records in new and grown files, if any."""
         look = self.assignment.look
         if look is not None and isinstance(self._emitter, LooksBackInFiles) and self.stream.name in look.arrived:
             self._emitter.look_for(self.spark, look.intervals, look.arrived[self.stream.name])
 
     def found_late(self) -> Mapping[int, Mapping[str, Late]]:
-        """Return the late records that the audit met, by position and file."""
+        """Return the late records met by the audit, by position and file."""
         look = self.assignment.look
         if look is None or not isinstance(self._emitter, LooksBackInFiles) or self.stream.name not in look.arrived:
             return {}

@@ -52,8 +52,8 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
     another interval only the shape and the time are checked. Of much text Spark keeps the interval's records for the attempt:
     the files, which may hold more, are scanned only once. Transactional: a record added to an interval later is not counted.
 
-    Such late records are met by the next attempts, in files that are new or have grown, and are told. With `lookback`, such as
-    "3 days", the run counts intervals so far back again after its own commit, if it has met late records of these.
+    Later attempts find such late records in new and grown files, and runs tell. With `lookback`, such as "3 days", a run
+    counts intervals with late records again after the run's own commit, if not further back.
     """
 
     by_interval, reads_gaps = True, True
@@ -161,12 +161,12 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
         return [name for name in before["files"] if name in gone or name not in again["files"]]
 
     def arrived(self, before: Metadata, now: Metadata) -> dict[str, int]:
-        """Return the files that are new, with 0, or have grown by whole lines, with the bytes of the plan before."""
+        """Return the new files, with 0, and the files grown by whole lines, with the bytes of the plan before."""
         sizes = ((name, self._since(name, before["files"].get(name), entry)) for name, entry in now["files"].items())
         return {name: size for name, size in sizes if size is not None}
 
     def _since(self, name: str, before: Entry | None, now: Entry) -> int | None:
-        """Return the byte from which a file has arrived; None for a file that is as it was, was replaced, or is not of lines."""
+        """Return the first new byte of a file; None if the file has no new part, or was replaced, or has no lines."""
         was = 0 if before is None else planned_size(before)
         if before is None or was == 0 or planned_size(now) <= was:
             return 0 if was == 0 and planned_size(now) > 0 else None
@@ -176,12 +176,12 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
         return None if is_replaced(file, before) else was
 
     def look_for(self, spark: SparkSession, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
-        """Look for records of intervals in files that arrived, from the next `emit_batch` on."""
+        """Look for records of intervals in new and grown files, from the next `emit_batch` on."""
         self.close()
         self._late = intervals, arrived
 
     def found_late(self) -> Mapping[int, Mapping[str, Late]]:
-        """Return the late records that were met, by position and file."""
+        """Return the late records met, by position and file."""
         return {} if self._reading is None else self._reading.late()
 
     def check_plan(self, metadata: Metadata) -> None:

@@ -29,7 +29,7 @@ def _late(topology: str, late: LatePosition) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    """Print what `show_status` prints, and late records of each topology."""
+    """Print the rows by `show_status`, then the late records of each topology."""
     show_status(rows)
     for row in rows:
         for late in row["late"][:LATE_SHOWN]:

@@ -1,6 +1,6 @@
-"""Late records, met by an attempt while it read: of intervals of earlier batches, in files that arrived since an earlier look.
+"""Late records: records of earlier batches' intervals, met by an attempt in new or grown files.
 
-An attempt is told what to look for, a `Look`; its manifest says what came, and the batch keeps that.
+An attempt gets a `Look`. The manifest names the late records, and so does the batch once committed.
 
 >>> look = Look(((1, 0, 86_400_000_000),), {"in": {"x.csv": 0}})
 >>> Look.from_json(look.to_json()) == look
@@ -20,7 +20,7 @@ Counted = tuple[int, int, int]
 
 
 class Late(NamedTuple):
-    """The late records of an interval in one file: their number, and the byte from which the file was looked at."""
+    """The number of late records of an interval in a file, and the first byte of the new part of the file."""
 
     records: int
     since: int
@@ -32,10 +32,10 @@ CameLate = Mapping[str, Mapping[int, Mapping[str, Late]]]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What an attempt looks for while it reads: records of these intervals in files that arrived.
+    """The task of an attempt during reading: find records of the intervals in the files `arrived`.
 
-    `intervals` do not overlap, and are in order of time. `arrived` has by stream the files that are new, with 0, and the files
-    that have grown, with the bytes of the earlier look.
+    `intervals` do not overlap, and are in order of time. `arrived` has by stream the new files, with 0, and the grown files,
+    with the bytes before.
     """
 
     intervals: tuple[Counted, ...] = ()
@@ -53,7 +53,7 @@ class Look:
 
 
 def came_to_json(came: CameLate) -> dict[str, Any]:
-    """Return the JSON for the manifest and the ledger, without streams of which nothing came."""
+    """Return the JSON for the manifest and the ledger, without streams without late records."""
     return {
         stream: {str(position): {file: list(late) for file, late in files.items()} for position, files in of.items()}
         for stream, of in came.items()
@@ -62,7 +62,7 @@ def came_to_json(came: CameLate) -> dict[str, Any]:
 
 
 def came_from_json(value: Mapping[str, Any]) -> CameLate:
-    """Return what came late, of a JSON value. Raise ValueError, LookupError, TypeError or AttributeError for any other value."""
+    """Return the late records of a JSON value. Raise ValueError, LookupError, TypeError or AttributeError for wrong values."""
     return {
         str(stream): {
             _count(int(position)): {str(file): Late(*map(_count, late)) for file, late in files.items()}

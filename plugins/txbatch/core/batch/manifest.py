@@ -63,7 +63,7 @@ class StagedState:
 class Manifest:
     """The manifest of an attempt. `streams` has the records read by stream and partition; '' if a stream has no partitions.
 
-    `came_late` has the late records that the attempt met; None if the attempt did not look.
+    `came_late` has the late records met by the attempt; None if the attempt did not look.
     """
 
     topology: str

@@ -92,7 +92,7 @@ class Restate:
     """The request to count the batch at `position` again, with the reason, and by whom the restate was asked for.
 
     `accept_missing` counts the batch even if some records cannot be read; `skipped` allows a batch that was given up. If
-    `found_by` is a txid, the batch is counted only while no txid above that one counts, or is counting, the position.
+    `found_by` is a txid, the batch is counted only while no higher txid counts, or is counting, the position.
     """
 
     position: int

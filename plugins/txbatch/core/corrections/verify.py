@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     """The outcome of verifying. Only EQUAL and SKIPPED are well."""
 
     EQUAL = "EQUAL"
-    LATE = "LATE"  # what was counted is EQUAL, and the interval has other records by now
+    LATE = "LATE"  # the counted records are EQUAL, and the interval has further records now
     DIFFERENT = "DIFFERENT"
     UNVERIFIABLE = "UNVERIFIABLE"
     SKIPPED = "SKIPPED"

@@ -163,13 +163,12 @@ class Ledger(Protocol):
         """Return the version that counts now for a txid's position. Raise UnknownName if the topology has no such txid."""
 
     def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
-        """Return what an attempt of a batch compares its files with, and the intervals it counts late records of.
-
-        These are the newest ones of earlier batches, and all that end after `since`.
+        """Return the plan of the last look before a batch, and intervals of earlier batches: the newest intervals, and all
+        intervals with an end after `since`.
         """
 
     def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records that committed batches have met, without those that a later version counts."""
+        """Return the late records met by committed batches, unless a later version counts the records."""
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return a batch's newest attempt, with the manifest if stored. Raise UnknownName before the first attempt."""

@@ -1,6 +1,6 @@
-"""Late records that committed batches have met: which positions a run counts again by itself, and which are told alone (R17).
+"""Late records met by committed batches: a run counts positions within the lookback again, and tells all others (R17).
 
-A batch keeps what it met, so a run that was killed loses nothing: what is outstanding follows from the plans that count.
+The ledger keeps the late records of each batch, so a killed run loses nothing: the counting plans decide what is outstanding.
 
 >>> from datetime import UTC
 >>> from dataclasses import replace
@@ -38,7 +38,7 @@ FOUND_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LookFacts:
-    """What the ledger has for the look of an attempt: the plan of the last look, and the intervals of earlier batches."""
+    """The ledger's facts for the look of an attempt: the plan of the last look, and the intervals of earlier batches."""
 
     before: BatchPlan | None = None
     intervals: tuple[Counted, ...] = ()
@@ -48,8 +48,8 @@ class LookFacts:
 class FoundLate:
     """Late records of a position in a stream, met by the committed batch `found_by`.
 
-    `version` is the newest version of the position that is not aborted, with its status and the run that looks after it. By
-    file, `seen` has the entries of the plan of `found_by`, `counted` those of the plan of the version.
+    `version` is the newest version of the position, without aborted versions, with the version's status and run. By file,
+    `seen` has the entries of the plan of `found_by`, `counted` the entries of the plan of the version.
     """
 
     found_by: int
@@ -74,7 +74,7 @@ class FoundLate:
 
 @dataclass(frozen=True, slots=True)
 class LatePosition:
-    """A position with late records that are not counted: their number by file, or by table. `why_not`: why they stay so."""
+    """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position."""
 
     position: int
     interval: Interval
@@ -90,7 +90,7 @@ class LatePosition:
 
     @property
     def what(self) -> str:
-        """The number of records, and where they are."""
+        """The number of late records, with the files."""
         return f"{how_many(self.records, 'record')} in {list_first(list(self.files), FILES_SHOWN)}"
 
     @property
@@ -99,7 +99,7 @@ class LatePosition:
         return f"lookback: {self.what}"
 
     def told(self, topology: str) -> str:
-        """Return the text for people about records that stay uncounted."""
+        """Return the text for people about uncounted records."""
         then = self.why_not or f'`txbatch restate {topology} {self.position} --why "..."` counts them'
         return f"late for txid {self.position}: {self.what}; {then}"
 
@@ -110,13 +110,13 @@ class LatePosition:
 
 @dataclass(slots=True)
 class Counting:
-    """The time that a run has counted, from the first interval to the last, and the txids."""
+    """The time counted by a run, from the first interval to the last, and the txids."""
 
     whole: Interval | None = None
     txids: set[int] = field(default_factory=set)
 
     def add(self, batch: Batch) -> None:
-        """Take one more batch in; a batch that counts another one again is no more."""
+        """Add a batch, unless the batch is a restate."""
         interval = None if batch.kind is BatchKind.RESTATE else interval_of(batch.plan)
         if interval is None:
             return
@@ -133,7 +133,7 @@ class Counting:
 
 
 def _length(lookback: int, start: datetime) -> timedelta:
-    """Return the length of a lookback, which may reach beyond the first year of dates."""
+    """Return the length of a lookback, cut at the first year of dates."""
     return min(timedelta(microseconds=lookback), start - datetime.min.replace(tzinfo=start.tzinfo))
 
 
@@ -146,26 +146,26 @@ def interval_of(plan: BatchPlan) -> Interval | None:
 
 
 def in_files(topology: Topology) -> dict[str, LooksBackInFiles]:
-    """Return the spouts that meet late records while they read files, by stream."""
+    """Return the spouts with late records in files, by stream."""
     spouts = {name: stream.spout for name, stream in topology.streams.items()}
     return {name: spout for name, spout in spouts.items() if isinstance(spout, LooksBackInFiles)}
 
 
 def lookbacks(topology: Topology) -> dict[str, int]:
-    """Return how far runs look back, in microseconds, by stream; without streams that are told alone."""
+    """Return the lookback of each stream with a lookback, in microseconds."""
     spouts = {name: stream.spout for name, stream in topology.streams.items()}
     found = {name: spout.lookback_micros for name, spout in spouts.items() if isinstance(spout, LooksBack)}
     return {name: length for name, length in found.items() if length is not None}
 
 
 def looks_since(topology: Topology, plan: BatchPlan) -> datetime | None:
-    """Return the moment back to which an attempt has to look; None if nothing is counted by itself."""
+    """Return the beginning of the lookback of an attempt; None without a lookback."""
     interval, longest = interval_of(plan), max(lookbacks(topology).values(), default=None)
     return None if interval is None or longest is None else interval.start - _length(longest, interval.start)
 
 
 def look_of(topology: Topology, plan: BatchPlan, facts: LookFacts) -> Look:
-    """Return what an attempt looks for: records of earlier intervals, in files that arrived since the last look."""
+    """Return the look of an attempt: records of earlier intervals, in files new or grown since the last look."""
     if facts.before is None or not facts.intervals:
         return Look()
     arrived = {}
@@ -177,7 +177,7 @@ def look_of(topology: Topology, plan: BatchPlan, facts: LookFacts) -> Look:
 
 
 def _arrived(spout: LooksBackInFiles, before: OfInterval, now: OfInterval) -> Mapping[str, int]:
-    """Return the files that arrived; none if the spout cannot tell, as then the attempt itself fails."""
+    """Return the new and grown files; none on an error of the spout: the attempt itself fails, too."""
     try:
         return spout.arrived(before.plan, now.plan)
     except TxbatchError:
@@ -185,9 +185,9 @@ def _arrived(spout: LooksBackInFiles, before: OfInterval, now: OfInterval) -> Ma
 
 
 def outstanding(found: Iterable[FoundLate], mine: Callable[[str], bool] = lambda run: False) -> list[LatePosition]:
-    """Return the positions with late records that no version counts, and none is counting, oldest first.
+    """Return the positions with late records, unless a version counts, or is counting, the records; oldest first.
 
-    A position that a run of the caller is counting (`mine`) is outstanding until that is committed.
+    If a run of the caller (`mine`) is counting a position, the position is outstanding until the commit.
     """
     positions: dict[int, list[FoundLate]] = {}
     for each in found:
@@ -214,7 +214,7 @@ def _together(found: Sequence[FoundLate]) -> LatePosition:
 
 
 def _records(parts: Iterable[tuple[Late, int]]) -> int:
-    """Return the number of late records in a file. Two runs may have met the same ones: a part of a file counts once."""
+    """Return the number of late records in a file. If two runs have met the same part of the file, the part counts once."""
     number, met = 0, 0
     for late, to in sorted(parts, key=lambda part: (part[0].since, -part[1])):
         if to > met:
@@ -223,9 +223,9 @@ def _records(parts: Iterable[tuple[Late, int]]) -> int:
 
 
 def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str]) -> str | None:
-    """Return which file of a plan is not what it was: then its interval is not counted again by itself. None if all are.
+    """Return the first missing, shorter or replaced file of a plan, with the change; None without such a file.
 
-    `arrived` has the files whose new part can be told from the part that was counted.
+    `arrived` has the new files, and the files grown by whole lines.
     """
     for name, before in counted.items():
         if name not in now:

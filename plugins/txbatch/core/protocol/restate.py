@@ -72,7 +72,7 @@ def check_version(version: PositionVersion, restate: Restate) -> None:
 
 
 def counted_meanwhile(version: PositionVersion, pending: Iterable[Batch], asked: Restate) -> bool:
-    """True if the position is counted, or is being counted, by a txid above the batch that asks for it, `found_by`."""
+    """True if a txid above `found_by` counts the position, or is counting the position."""
     if asked.found_by is None:
         return False
     open_ = (each.txid for each in pending if each.kind is BatchKind.RESTATE and each.position == asked.position)

@@ -1,4 +1,4 @@
-"""Spouts by time that find late records: records of intervals that earlier batches have counted."""
+"""Spouts by time with a look back: the spouts find late records, of intervals counted by earlier batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LooksBack:
-    """A spout that looks back. `lookback_micros` is how far a run counts late records by itself; None: they are told alone."""
+    """A spout with a look back. Within `lookback`, a run counts intervals with late records again; None: runs only tell."""
 
     lookback: str | None = None
 
@@ -26,19 +26,19 @@ class LooksBack:
 
 
 class LooksBackInFiles(LooksBack):
-    """A spout that meets late records while it reads files. Spout and emitter are one object."""
+    """A spout of files, with late records found during reading. Spout and emitter are the same object."""
 
     @abstractmethod
     def arrived(self, before: Metadata, now: Metadata) -> Mapping[str, int]:
-        """Return the files of the plan `now` that are new since the plan `before`, with 0, or have grown, with the bytes then.
+        """Return the new files since the plan `before`, with 0, and the grown files, with the bytes before.
 
-        A file that was replaced, or whose new part cannot be told from the rest, is left out.
+        Replaced files are left out, and grown files without a clear new part.
         """
 
     @abstractmethod
     def look_for(self, spark: SparkSession, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
-        """Look for records of these intervals in these files, from the next `emit_batch` on."""
+        """Look for records of the intervals in the files, from the next `emit_batch` on."""
 
     @abstractmethod
     def found_late(self) -> Mapping[int, Mapping[str, Late]]:
-        """Return the late records that were met, by position and file. Called once all records have been read."""
+        """Return the late records, by position and file. Called after all records have been read."""

@@ -62,7 +62,7 @@ class LedgerReader:
         return rows
 
     def late(self, topology: str) -> list[LatePosition]:
-        """Return the positions of a topology with late records that no version counts, and none is counting."""
+        """Return the positions of a topology with uncounted late records."""
         with transaction(self.engine) as connection:
             return outstanding(came_late.found_late(connection, topology))
 

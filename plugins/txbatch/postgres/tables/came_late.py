@@ -1,4 +1,4 @@
-"""Late records that batches have met: what an attempt looks for, and what is not counted yet."""
+"""Late records met by batches, and the facts for the look of an attempt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from txbatch.postgres.database.queries import query
 
 
 def column(manifest: Manifest) -> dict[str, str | None]:
-    """Return the column of a batch with what came late; null if its attempt did not look."""
+    """Return the column for a batch's late records; null if the attempt did not look."""
     came = manifest.came_late
     return {"came_late": None if came is None else canonical_json(came_to_json(came), STORED_BYTES_MAX)}
 
@@ -35,7 +35,7 @@ def look_facts(connection: Connection, batch: Batch, since: datetime | None) -> 
 
 
 def found_late(connection: Connection, topology: str) -> list[FoundLate]:
-    """Return the late records that committed batches have met, and no later version counts."""
+    """Return the late records met by committed batches, unless a later version counts the records."""
     found = connection.execute(query("found_late"), {"topology": topology, "most": FOUND_MAX})
     return [_found(row) for row in found]
 
