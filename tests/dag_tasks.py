@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +29,13 @@ def done(
     run_id: str,
     tasks: tuple[str, ...] = TASKS,
     noted: Callable[[str], None] = lambda note: None,
+    interval: tuple[str, str] | None = None,
     **params: Any,
 ) -> dict[str, Any]:
-    """What the tasks of a run with these params left behind and said; the first that does not succeed is the last."""
+    """What the tasks of a run with these params left behind and said; the first that does not succeed is the last.
+
+    `interval` is the run's data interval, in UTC.
+    """
 
     def push(key: str, value: str) -> None:
         left[key] = value
@@ -47,7 +52,7 @@ def done(
     context = {
         "ti": ti,
         "dag": dag,
-        "dag_run": SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, triggering_user_name="anna"),
+        "dag_run": SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, triggering_user_name="anna", **_dates(interval)),
         "params": {name: param.value for name, param in dag.params.items()} | params,
         "outlet_events": {asset: SimpleNamespace(extra=extra) for asset in dag.get_task("success").outlets},
     }
@@ -61,6 +66,11 @@ def done(
             told.append(str(error))
             break
     return {"note": left.get("txbatch"), "extra": extra, "told": told, "emit_batch": left.get("emit_batch")}
+
+
+def _dates(interval: tuple[str, str] | None) -> dict[str, datetime]:
+    moments = [datetime.fromisoformat(each).replace(tzinfo=UTC) for each in interval or ()]
+    return dict(zip(("data_interval_start", "data_interval_end"), moments, strict=False))
 
 
 def form(dag: Any) -> dict[str, Any]:

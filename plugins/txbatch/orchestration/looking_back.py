@@ -69,8 +69,8 @@ def after_commit(task: Committing, steps: Steps, run: Run, batch: Batch, waiting
 
 
 def left_late(topology: Topology, told: Sequence[LatePosition]) -> dict[str, list[str]]:
-    """Return the texts of late positions left as counted, for XCom."""
-    return {XCOM_KEY: [late.told(topology.name) for late in told]}
+    """Return the texts of late positions left as counted, for XCom; nothing without such positions."""
+    return {XCOM_KEY: [late.told(topology.name) for late in told]} if told else {}
 
 
 def late_of(steps: Steps, batch: Batch, context: Context) -> list[Mapping[str, Any]]:

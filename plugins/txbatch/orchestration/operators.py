@@ -385,4 +385,7 @@ class SuccessOperator(TransactionOperator):
         log.info("%s: %s", topology, line)
         result.tell(context, line)
         for asset in self.outlets:
-            context["outlet_events"][asset].extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
+            extra = context["outlet_events"][asset].extra
+            extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
+            if again := [row["position"] for row in rows if row["kind"] == "restate"]:
+                extra["restates"] = again

@@ -156,8 +156,9 @@ class Steps:
     def start_attempt(
         self, batch: Batch, run: Run, code: str, loaded: Loaded, *, looks: bool = True
     ) -> tuple[AttemptFolder, Assignment]:
-        """Begin the next attempt of a batch. Return the attempt's folder and assignment. Unless `looks`, the attempt looks for no late
-        records: of batches emitted together, only the first looks.
+        """Begin the next attempt of a batch. Return the attempt's folder and assignment.
+
+        Unless `looks`, the attempt looks for no late records: of batches emitted together, only the first looks.
         """
         look = self._look(batch) if looks else None
         assignment = replace(self.ledger.start_attempt(batch, run, code), loaded=loaded, look=look)
