@@ -340,6 +340,24 @@ SELECT txid, interval_start, interval_end
  WHERE rank <= :newest OR interval_end > CAST(:since AS timestamptz)
  ORDER BY interval_start;
 
+-- counted_plans --
+-- The newest committed intervals of a topology in a time, each with the version that counts, and its plan.
+SELECT o.txid AS position, v.txid, lower(o.data_interval) AS interval_start, upper(o.data_interval) AS interval_end,
+       COALESCE(r.metadata, v.metadata) AS metadata
+  FROM (SELECT * FROM txbatch.batch
+         WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate'
+           AND lower(data_interval) < :until
+           AND (CAST(:since AS timestamptz) IS NULL OR upper(data_interval) > CAST(:since AS timestamptz))
+         ORDER BY lower(data_interval) DESC LIMIT :most) o
+  JOIN txbatch.batch v ON v.topology = o.topology AND v.status = 'committed' AND v.replaced_by IS NULL
+   AND (v.txid = o.txid OR v.kind = 'restate' AND v.position = o.txid)
+  LEFT JOIN LATERAL (
+       SELECT d.metadata
+         FROM (SELECT rebuild FROM txbatch.rebuild
+                WHERE topology = o.topology AND status = 'swapped' ORDER BY rebuild DESC LIMIT 1) n
+         JOIN txbatch.rebuilt d USING (rebuild) WHERE d.txid = v.txid AND d.metadata IS NOT NULL) r ON true
+ ORDER BY interval_start DESC;
+
 -- found_late --
 -- Late records that committed batches have met, by position and stream, newest first, without those that a later version
 -- counts; and what the plans of both have of these files.

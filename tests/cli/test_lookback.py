@@ -25,7 +25,6 @@ from txbatch.wiring import open_runner
 pytestmark = pytest.mark.rule("R17", "R24")
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
-WHOLE = ["--interval", "2024-01-01T00:00Z"]
 
 
 def day(first: int, last: int | None = None) -> list[str]:

@@ -12,7 +12,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan
 from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, Offsets, PositionVersion, RunPlan
-from txbatch.core.protocol.lookback import FoundLate, LookFacts
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
@@ -77,6 +77,9 @@ class Rows(Protocol):
 
     def found_late(self, topology: str) -> Sequence[FoundLate]:
         """Return the late records met by committed batches, unless a later version counts the records."""
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids, found by their runs from now on, which wait no longer."""

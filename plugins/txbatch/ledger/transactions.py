@@ -17,7 +17,7 @@ from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.protocol import decisions, fence
 from txbatch.core.protocol.commit import CommitPlan, decide_commit
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan
-from txbatch.core.protocol.lookback import FoundLate, LookFacts
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
 from txbatch.core.protocol.skip import given_up
@@ -73,6 +73,11 @@ class Transactions(ABC):
         """Return the late records met by committed batches, unless a later version counts the records."""
         with self.store() as rows:
             return rows.found_late(topology)
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+        with self.store() as rows:
+            return rows.counted_plans(topology, since, until, most)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).

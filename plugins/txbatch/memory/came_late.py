@@ -8,7 +8,7 @@ from datetime import datetime
 from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.planned_files import Entry
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
-from txbatch.core.protocol.lookback import FOUND_MAX, INTERVALS_MAX, NEWEST, FoundLate, LookFacts
+from txbatch.core.protocol.lookback import FOUND_MAX, INTERVALS_MAX, NEWEST, CountedPlan, FoundLate, LookFacts
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.memory.tables import Tables
 
@@ -47,6 +47,22 @@ def found_late(tables: Tables, topology: str) -> list[FoundLate]:
     """Return the late records met by committed batches, unless a later version counts the records."""
     met = sorted((txid for name, txid in tables.came_late if name == topology), reverse=True)
     return [each for txid in met for each in _found_by(tables, tables.batch(topology, txid))][:FOUND_MAX]
+
+
+def counted_plans(
+    tables: Tables, topology: str, since: datetime | None, until: datetime, most: int
+) -> list[CountedPlan]:
+    """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+    known = {txid: interval for (name, txid), interval in tables.intervals.items() if name == topology}
+    newest = sorted(known.items(), key=lambda each: each[1].start, reverse=True)
+    found = list[CountedPlan]()
+    for position, interval in newest:
+        first = tables.batch(topology, position)
+        if first.status is not BatchStatus.COMMITTED or interval.start >= until or (since and interval.end <= since):
+            continue
+        version = tables.version(topology, position)
+        found.append(CountedPlan(position, version.current.txid, interval, version.plan))
+    return found[:most]
 
 
 def _found_by(tables: Tables, batch: Batch) -> Iterator[FoundLate]:

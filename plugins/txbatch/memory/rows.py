@@ -26,7 +26,7 @@ from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
 from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
-from txbatch.core.protocol.lookback import FoundLate, LookFacts
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
@@ -111,6 +111,10 @@ class MemoryRows:
     def found_late(self, topology: str) -> list[FoundLate]:
         """Return the late records met by committed batches, unless a later version counts the records."""
         return came_late.found_late(self.tables, topology)
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> list[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+        return came_late.counted_plans(self.tables, topology, since, until, most)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> list[Batch]:
         """Store plans as the next txids."""

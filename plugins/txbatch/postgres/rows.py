@@ -26,7 +26,7 @@ from txbatch.core.batch.transaction import (
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
 from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
-from txbatch.core.protocol.lookback import FoundLate, LookFacts
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
@@ -107,6 +107,10 @@ class PostgresRows:
     def found_late(self, topology: str) -> Sequence[FoundLate]:
         """Return the late records met by committed batches, unless a later version counts the records."""
         return came_late.found_late(self.connection, topology)
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> list[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+        return came_late.counted_plans(self.connection, topology, since, until, most)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids."""

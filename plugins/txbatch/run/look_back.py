@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import Batch, Metadata, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import lookback, restate
-from txbatch.core.protocol.lookback import Counting, LatePosition
+from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
 from txbatch.run.unfinished import reason_of
@@ -35,17 +35,20 @@ class LookBack:
 
     def due(self, counted: Counting) -> list[LatePosition]:
         """Return the late positions to count again, oldest first, and add the told positions to `told`."""
-        due, topology = list[LatePosition](), self.steps.job.topology
-        lengths = lookback.lookbacks(topology)
-        for late in self._late():
-            longest = max((lengths[name] for name in late.streams if name in lengths), default=None)
-            if longest is not None and counted.within(late.interval, longest):
-                why_not = self._why_not(late)
-                due += [] if why_not else [late]
-                self.told += [replace(late, why_not=why_not)] if why_not else []
-            elif late.found_by in counted.txids:
-                self.told.append(late)
-        return due
+        due = list[LatePosition]()
+        found = [late for late in self._in_files() if late.found_by in counted.txids or self._is_within(late, counted)]
+        for late in [*found, *self._in_tables(counted)]:
+            within = self._is_within(late, counted)
+            why_not = self._why_not(late) if within else late.why_not
+            if within and why_not is None:
+                due.append(late)
+            else:
+                self.told.append(replace(late, why_not=why_not))
+        return sorted(due, key=lambda late: late.position)
+
+    def _is_within(self, late: LatePosition, counted: Counting) -> bool:
+        lengths = lookback.lookbacks(self.steps.job.topology)
+        return any(counted.within(late.interval, lengths[name]) for name in late.streams if name in lengths)
 
     def run_of(self, late: LatePosition) -> Run:
         """Return the run to count a position again, always the same run."""
@@ -75,7 +78,30 @@ class LookBack:
             self.steps.ledger.abort(self.name, own.txid, reason_of(error))
         return reason_of(error)
 
-    def _late(self) -> Sequence[LatePosition]:
+    def _in_tables(self, counted: Counting) -> Iterator[LatePosition]:
+        """Yield the positions with late rows, without those of the run. A table that cannot be compared is logged."""
+        topology = self.steps.job.topology
+        for name, spout in lookback.in_tables(topology).items():
+            plans = [(each, plan) for each in self._compared(name, counted) if (plan := _plan_of(each.plan, name))]
+            try:
+                found = spout.late_rows([plan for _, plan in plans])
+            except TxbatchError as error:
+                log.warning("%s: late rows of %s were not looked for: %s", topology.name, spout.table, error)
+                continue
+            for (each, _), rows in zip(plans, found, strict=True):
+                if late := lookback.in_table(name, spout.table, each, rows):
+                    yield late
+
+    def _compared(self, stream: str, counted: Counting) -> list[CountedPlan]:
+        """Return the counted positions to compare with a table: within the lookback, or else only the newest."""
+        length = lookback.lookbacks(self.steps.job.topology).get(stream)
+        if counted.whole is None:
+            return []
+        most, since = TABLE_NEWEST if length is None else TABLE_MAX, counted.since(length)
+        found = self.steps.ledger.counted_plans(self.name, since, counted.whole.end, most + len(counted.txids))
+        return [each for each in found if each.position not in counted.txids][:most]
+
+    def _in_files(self) -> Sequence[LatePosition]:
         topology = self.steps.job.topology
         if not lookback.in_files(topology):
             return ()
@@ -86,28 +112,32 @@ class LookBack:
 
     def _why_not(self, late: LatePosition) -> str | None:
         """Return the reason to leave a position as counted; None if the position may be counted again (R17)."""
+        if late.why_not:
+            return late.why_not
         topology, ledger = self.steps.job.topology, self.steps.ledger
         try:
             restate.check_topology(topology)
             version = ledger.version(topology.name, late.position)
             restate.check_version(version, late.as_restate())
-        except TerminalError as error:
+            return self._differing(late, version.plan)
+        except TxbatchError as error:
             return error.text
-        now = ledger.batch(topology.name, late.found_by).plan
-        spouts = lookback.in_files(topology)
-        changes = (
-            _differing(spouts[name], _plan_of(version.plan, name), _plan_of(now, name))
-            for name in sorted(late.streams & spouts.keys())
-        )
-        return next(filter(None, changes), None)
+
+    def _differing(self, late: LatePosition, counted: BatchPlan) -> str | None:
+        """Return the first changed file of a counted plan, with the change; None without such a file."""
+        spouts = lookback.in_files(self.steps.job.topology)
+        for name in sorted(late.streams & spouts.keys()):
+            found_by = self.steps.ledger.batch(self.name, late.found_by)
+            then, now = _plan_of(counted, name), _plan_of(found_by.plan, name)
+            if (
+                then
+                and now
+                and (told := lookback.differing(then["files"], now["files"], spouts[name].arrived(then, now)))
+            ):
+                return told
+        return None
 
 
 def _plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
     planned = plan.streams.get(stream)
     return planned.plan if isinstance(planned, OfInterval) else None
-
-
-def _differing(spout: lookback.LooksBackInFiles, counted: Metadata | None, now: Metadata | None) -> str | None:
-    if counted is None or now is None:
-        return None
-    return lookback.differing(counted["files"], now["files"], spout.arrived(counted, now))

@@ -11,7 +11,7 @@ from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.core.definition.redefinition import Redefinition
-from txbatch.core.protocol.lookback import FoundLate, LookFacts
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
@@ -169,6 +169,11 @@ class Ledger(Protocol):
 
     def found_late(self, topology: str) -> Sequence[FoundLate]:
         """Return the late records met by committed batches, unless a later version counts the records."""
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
+        """Return committed positions with intervals from `since` to before `until`, with the counting plans: the `most` newest,
+        newest first.
+        """
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return a batch's newest attempt, with the manifest if stored. Raise UnknownName before the first attempt."""

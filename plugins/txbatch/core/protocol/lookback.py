@@ -24,7 +24,7 @@ from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.planned_files import Entry, planned_size
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
 from txbatch.core.errors import TxbatchError
-from txbatch.core.sources.looking_back import LooksBack, LooksBackInFiles
+from txbatch.core.sources.looking_back import LateRows, LooksBack, LooksBackInFiles, LooksBackInTable
 from txbatch.core.text import how_many, list_first
 from txbatch.core.topology.topology import Topology
 
@@ -32,6 +32,8 @@ from txbatch.core.topology.topology import Topology
 FILES_SHOWN = 3
 # So many of the newest intervals are looked at, however far they are back; and so many at most within a lookback.
 NEWEST, INTERVALS_MAX = 1_000, 20_000
+# So many of the newest intervals of a table are compared by a run without a lookback, and so many at most within a lookback.
+TABLE_NEWEST, TABLE_MAX = 10, 1_000
 # So many late positions of a topology are told, or counted again by one run.
 FOUND_MAX = 1_000
 
@@ -70,6 +72,16 @@ class FoundLate:
 
     def _grew(self, name: str) -> bool:
         return name in self.seen and planned_size(self.seen[name]) > planned_size(self.counted[name])
+
+
+@dataclass(frozen=True, slots=True)
+class CountedPlan:
+    """A committed position with an interval: the counting version, and the plan of the version."""
+
+    position: int
+    version: int
+    interval: Interval
+    plan: BatchPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +136,16 @@ class Counting:
         self.whole = Interval(min(whole.start, interval.start), max(whole.end, interval.end))
         self.txids.add(batch.txid)
 
+    def since(self, lookback: int | None) -> datetime | None:
+        """Return the beginning of the lookback, in microseconds, before the time of the run; None without a lookback."""
+        if self.whole is None or lookback is None:
+            return None
+        return self.whole.start - _length(lookback, self.whole.start)
+
     def within(self, interval: Interval, lookback: int) -> bool:
         """True if an interval is within the lookback, in microseconds, of the intervals of the run."""
-        if self.whole is None:
-            return False
-        start = self.whole.start
-        return interval.start < self.whole.end and start - _length(lookback, start) < interval.end
+        since = self.since(lookback)
+        return self.whole is not None and since is not None and interval.start < self.whole.end and since < interval.end
 
 
 def _length(lookback: int, start: datetime) -> timedelta:
@@ -149,6 +165,12 @@ def in_files(topology: Topology) -> dict[str, LooksBackInFiles]:
     """Return the spouts with late records in files, by stream."""
     spouts = {name: stream.spout for name, stream in topology.streams.items()}
     return {name: spout for name, spout in spouts.items() if isinstance(spout, LooksBackInFiles)}
+
+
+def in_tables(topology: Topology) -> dict[str, LooksBackInTable]:
+    """Return the spouts with late rows in tables, by stream."""
+    spouts = {name: stream.spout for name, stream in topology.streams.items()}
+    return {name: spout for name, spout in spouts.items() if isinstance(spout, LooksBackInTable)}
 
 
 def lookbacks(topology: Topology) -> dict[str, int]:
@@ -220,6 +242,15 @@ def _records(parts: Iterable[tuple[Late, int]]) -> int:
         if to > met:
             number, met = number + late.records, to
     return number
+
+
+def in_table(stream: str, table: str, plan: CountedPlan, found: LateRows | None) -> LatePosition | None:
+    """Return a position with late rows; None without late rows. With missing rows, the position is only told (R17)."""
+    if found is None or not found.late:
+        return None
+    why_not = f"{how_many(found.gone, 'row is', 'rows are')} gone since" if found.gone else None
+    of = frozenset({stream}), {table: found.late}, plan.version
+    return LatePosition(plan.position, plan.interval, *of, why_not)
 
 
 def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from txbatch.core.batch.came_late import Counted, Late
 from txbatch.core.batch.transaction import Metadata
@@ -23,6 +23,23 @@ class LooksBack:
     def lookback_micros(self) -> int | None:
         """The length of the look back, in microseconds. Raise DefinitionError for an invalid length."""
         return None if self.lookback is None else micros(type(self).__name__, "lookback", self.lookback)
+
+
+class LateRows(NamedTuple):
+    """The rows of an interval compared with the counted rows: the number of late rows, and of missing rows."""
+
+    late: int
+    gone: int
+
+
+class LooksBackInTable(LooksBack):
+    """A spout of a table. The server compares the rows of an interval with a plan, without reading the rows."""
+
+    table: str
+
+    @abstractmethod
+    def late_rows(self, plans: Sequence[Metadata]) -> Sequence[LateRows | None]:
+        """Return the late and missing rows of each plan's interval; None for a plan of another table."""
 
 
 class LooksBackInFiles(LooksBack):

@@ -11,7 +11,7 @@ from txbatch.core.batch.came_late import Late, came_to_json
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import STORED_BYTES_MAX, Batch, BatchStatus, Interval, canonical_json
-from txbatch.core.protocol.lookback import FOUND_MAX, INTERVALS_MAX, NEWEST, FoundLate, LookFacts
+from txbatch.core.protocol.lookback import FOUND_MAX, INTERVALS_MAX, NEWEST, CountedPlan, FoundLate, LookFacts
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.postgres.database.queries import query
 
@@ -38,6 +38,22 @@ def found_late(connection: Connection, topology: str) -> list[FoundLate]:
     """Return the late records met by committed batches, unless a later version counts the records."""
     found = connection.execute(query("found_late"), {"topology": topology, "most": FOUND_MAX})
     return [_found(row) for row in found]
+
+
+def counted_plans(
+    connection: Connection, topology: str, since: datetime | None, until: datetime, most: int
+) -> list[CountedPlan]:
+    """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+    asked = {"topology": topology, "since": since, "until": until, "most": most}
+    return [
+        CountedPlan(
+            row.position,
+            row.txid,
+            Interval(row.interval_start, row.interval_end),
+            BatchPlan.from_json(row.metadata, f"{topology}: the plan of txid {row.txid}"),
+        )
+        for row in connection.execute(query("counted_plans"), asked)
+    ]
 
 
 def _found(row: Any) -> FoundLate:
