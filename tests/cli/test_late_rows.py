@@ -11,6 +11,8 @@ from click.testing import Result
 from source_intervals import DAY, Sales, sales_in
 from source_tables import VARIABLE
 
+from txbatch.core.errors import PartitionUnreadable
+
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
 JOB = """
@@ -128,7 +130,10 @@ def test_a_run_tells_late_rows_and_with_a_lookback_counts_them(
 def test_a_table_that_is_away_after_the_commit_fails_no_run(
     txbatch: Txbatch, job: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("txbatch.spouts.tables.late_rows._SECONDS", -1)
+    def away(*_: object) -> None:
+        raise PartitionUnreadable("it does not answer")
+
+    monkeypatch.setattr("txbatch.spouts.postgres_interval.counts", away)
     ran(txbatch("run", job, *days(4)))
     assert any("late rows of shop.sale were not looked for: " in line for line in caplog.messages)
 
