@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator, AccumulatorParam
     from pyspark.sql import SparkSession
 
+# The most tasks that count in Parquet files.
+TASKS_MAX = 200
 # By position, how many records; by file and first byte of a range.
 Counts = dict[int, int]
 Places = dict[tuple[str, int], Counts]
@@ -106,7 +108,7 @@ def count_in_parquet(
     spark: SparkSession, folder: Path, names: Sequence[str], time: Field, intervals: Sequence[Counted]
 ) -> dict[int, dict[str, Late]]:
     """Return the number of records of intervals in new Parquet files, by position and file. Only the time's column is read."""
-    files = spark.createDataFrame([(name,) for name in names], "name string").repartition(len(names), "name")
+    files = spark.createDataFrame([(name,) for name in names], "name string").repartition(min(len(names), TASKS_MAX))
     scan = _Parquet(str(folder.resolve()), time, Intervals(intervals))
     rows = files.mapInArrow(scan, "name string, position bigint, records bigint").collect()
     found: dict[int, dict[str, Late]] = {}

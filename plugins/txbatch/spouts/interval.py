@@ -58,7 +58,6 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
 
     by_interval, reads_gaps = True, True
     metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
-    _late: tuple[Sequence[Counted], Mapping[str, int]] = ((), {})  # the intervals and files of an attempt's look
     _looked: Metadata | None = None  # while several txids are planned: the files that are there, once somebody looked
 
     def __init__(
@@ -79,11 +78,12 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
         self.options, self.plausible = formats.mapping(options), plausible
         self.foreign_links, self.lookback = foreign_links, lookback
         self._reading: Reading | None = None
+        self._late: tuple[Sequence[Counted], Mapping[str, int]] = ((), {})  # intervals and files of an attempt's look
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the spout's attributes without attributes of the process."""
-        return {**self.__dict__, "_reading": None, "_looked": None}
+        return {**self.__dict__, "_reading": None, "_looked": None, "_late": ((), {})}
 
     @property
     def identity(self) -> Metadata:
