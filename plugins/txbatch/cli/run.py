@@ -14,7 +14,7 @@ from txbatch.cli.old_spelling import spelled_now
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.cli.progress import show_progress
 from txbatch.cli.reading.batches import BATCH_COLUMNS, DROPPED
-from txbatch.cli.restate import tell_committed, tell_counted
+from txbatch.cli.restate import tell_committed, tell_counted, tell_late
 from txbatch.core.batch.transaction import Run
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import LOCAL_MASTER
@@ -93,4 +93,5 @@ def run(
         with show_progress(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
             of = len(pieces) if pieces else None
             done = [each.txid for each in watch(batches, of, tell, lambda: runner.behind, runner.found)]
+        tell_late(loaded.topology.name, runner.told)
     return reader.batches_by_txid(loaded.topology.name, done)

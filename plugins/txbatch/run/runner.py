@@ -155,8 +155,6 @@ class Runner:
         for late in due:
             yield from look_back.again(late, self._finish_held)
         self.told += look_back.told
-        for late in look_back.told:
-            log.warning("%s: %s", self.job.topology.name, late.told(self.job.topology.name))
 
     def _emit_together(self, runs: Sequence[Run]) -> None:
         """Emit the batches of several runs by one job, if possible. After a failure, each run emits for itself."""
