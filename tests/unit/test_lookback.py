@@ -114,6 +114,18 @@ def test_without_a_lookback_they_are_told_once_by_runs_and_kept(case: Case) -> N
     assert case.run(4) == [4, 5]
 
 
+def test_a_late_file_that_is_gone_again_is_told(case: Case) -> None:
+    case.define(None)
+    case.comes("x.csv", "01T10:00Z,a")
+    case.run(2)
+    (case.root / "x.csv").unlink()
+    case.define("3 days")
+    assert case.run(3) == [3]
+    assert case.told == ["late for txid 1: 1 record in x.csv; x.csv is gone since"]
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(4) == [4, 5]
+
+
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:
     case.run(3)
     case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a", "03T10:00Z,a")

@@ -17,8 +17,6 @@ from txbatch.core.protocol.lookback import Counting, LatePosition
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import result
 from txbatch.orchestration.waiting import Waiting
-from txbatch.run.advance import Advance
-from txbatch.run.look_back import LookBack
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -51,6 +49,8 @@ def after_commit(task: Committing, steps: Steps, run: Run, batch: Batch, waiting
     """
     if run.restate is not None:
         return {}
+    from txbatch.run.advance import Advance
+    from txbatch.run.look_back import LookBack
 
     def finish(again: Run) -> list[Batch]:
         found = Advance(steps, again, task.submit).to_commit()

@@ -129,11 +129,12 @@ class LookBack:
         for name in sorted(late.streams & spouts.keys()):
             found_by = self.steps.ledger.batch(self.name, late.found_by)
             then, now = _plan_of(counted, name), _plan_of(found_by.plan, name)
-            if (
-                then
-                and now
-                and (told := lookback.differing(then["files"], now["files"], spouts[name].arrived(then, now)))
-            ):
+            if not then or not now:
+                continue
+            spout, read = spouts[name], {*then["files"], *late.files}
+            if gone := sorted(read.intersection([*spout.gone(then), *spout.gone(now)])):
+                return f"{gone[0]} is gone since"
+            if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
                 return told
         return None
 

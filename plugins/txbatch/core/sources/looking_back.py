@@ -53,6 +53,10 @@ class LooksBackInFiles(LooksBack):
         """
 
     @abstractmethod
+    def gone(self, metadata: Metadata) -> list[str]:
+        """Return the missing files of a plan."""
+
+    @abstractmethod
     def look_for(self, spark: SparkSession, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
         """Look for records of the intervals in the files, from the next `emit_batch` on."""
 
