@@ -14,7 +14,7 @@ FIELDS = "at timestamp, name string"
 JOB = """
 from late_days import FIELDS, Days
 topology = Topology("days")
-stream = topology.new_stream("in", Days({root!r}, FIELDS, time="at"{options})).project("name")
+stream = topology.new_stream("in", Days({root!r}, FIELDS, time="at"{options}))
 stream.group_by("name").persistent_aggregate({state}, count=Count())
 if __name__ == "__main__":
     raise SystemExit(emit(topology))
