@@ -103,6 +103,7 @@ CREATE TABLE txbatch.batch (
     ahead           bigint,                          -- records of a time after it was planned; null: none (R25)
     ahead_to        bigint,                          -- the greatest of their times, in microseconds since 1970
     abandoned       boolean NOT NULL DEFAULT false,  -- aborted by a run, as no live run looked after it (R6)
+    came_late       json,                            -- late records that it met of earlier intervals, by stream, position and file; null: it did not look
     PRIMARY KEY (topology, txid),
     CHECK (kind = 'restate' OR position = txid),
     CHECK ((status = 'committed') = (committed_at IS NOT NULL)),
@@ -124,6 +125,7 @@ CREATE INDEX batch_ordinary ON txbatch.batch (topology, txid) WHERE status <> 'a
 CREATE INDEX batch_interval ON txbatch.batch (topology, lower(data_interval))
     WHERE data_interval IS NOT NULL AND status <> 'aborted' AND kind <> 'restate';
 CREATE INDEX batch_replaced ON txbatch.batch (topology, txid, replaced_by) WHERE replaced_by IS NOT NULL;
+CREATE INDEX batch_came_late ON txbatch.batch (topology, txid) WHERE CAST(came_late AS text) <> '{}';
 CREATE INDEX batch_restate ON txbatch.batch (topology, position, txid) WHERE kind = 'restate';
 
 -- A run finds its batch here; several runs may share one (adoption), and a run gets the next ordinal after an abort.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,12 +31,13 @@ def done(
     noted: Callable[[str], None] = lambda note: None,
     resumed: Callable[[TaskDeferred], dict[str, Any]] | None = None,
     of_run: Mapping[str, Any] | None = None,
+    interval: tuple[str, str] | None = None,
     **params: Any,
 ) -> dict[str, Any]:
     """What the tasks of a run with these params left behind and said; the first that does not succeed is the last.
 
     A task that waits is the last one, too, unless `resumed` returns by which arguments it goes on. `of_run` is what else
-    Airflow tells of the run, such as its dates.
+    Airflow tells of the run, such as its dates; `interval` is its data interval, in UTC.
     """
 
     def push(key: str, value: str) -> None:
@@ -53,7 +55,9 @@ def done(
     context = {
         "ti": ti,
         "dag": dag,
-        "dag_run": SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, triggering_user_name="anna", **(of_run or {})),
+        "dag_run": SimpleNamespace(
+            dag_id=dag.dag_id, run_id=run_id, triggering_user_name="anna", **_dates(interval), **(of_run or {})
+        ),
         "params": {name: param.value for name, param in dag.params.items()} | params,
         "outlet_events": {asset: SimpleNamespace(extra=extra) for asset in dag.get_task("success").outlets},
     }
@@ -75,6 +79,11 @@ def done(
             break
     xcoms = {name: left.get(name) for name in ("emit_batch", "plan", "txbatch_waited")}
     return {"note": left.get("txbatch"), "extra": extra, "told": told, **xcoms}
+
+
+def _dates(interval: tuple[str, str] | None) -> dict[str, datetime]:
+    moments = [datetime.fromisoformat(each).replace(tzinfo=UTC) for each in interval or ()]
+    return dict(zip(("data_interval_start", "data_interval_end"), moments, strict=False))
 
 
 def form(dag: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from txbatch.core.topology.topology import Topology
 from txbatch.core.topology.walks import per_batch
 from txbatch.direct import operations
 from txbatch.direct.append import appended
-from txbatch.direct.emitter import partials_of
+from txbatch.direct.emitter import came_late, partials_of
 from txbatch.launch.job_file import Job, load_job
 from txbatch.spouts import log_records
 from txbatch.storage import parquet
@@ -109,9 +109,9 @@ def stage(topology: Topology, folder: AttemptFolder, assignment: Assignment) -> 
         states[aggregate.state.name] = parquet.describe(folder, number, aggregate)
     plans = assignment.plan.streams
     read = {name: read_partitions(topology.streams[name].spout, plan) for name, plan in plans.items()}
-    manifest = Manifest(
-        topology.name, assignment.attempt, assignment.token, assignment.code, assignment.digest, read, states
-    )
+    late = None if assignment.look is None else came_late(topology, assignment.look)
+    of = assignment.attempt, assignment.token, assignment.code, assignment.digest
+    manifest = Manifest(topology.name, *of, read, states, came_late=late)
     folder.write_manifest(manifest)
 
 

@@ -97,6 +97,13 @@ UPDATE txbatch.windows_left l
   FROM txbatch.state s
  WHERE s.state = l.state AND s.topology = :topology;
 
+-- rename_stream_of_came_late --
+-- A stream has another name in what came late.
+UPDATE txbatch.batch
+   SET came_late = (SELECT json_object_agg(CASE key WHEN :was THEN :stream ELSE key END, value ORDER BY key COLLATE "C")
+                      FROM json_each(came_late))
+ WHERE topology = :topology AND came_late -> CAST(:was AS text) IS NOT NULL;
+
 -- plans_of_txids --
 -- What batches were planned to read.
 SELECT topology, txid, metadata FROM txbatch.batch WHERE topology = :topology AND txid BETWEEN :first AND :last;
@@ -310,6 +317,74 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND (txid = :position OR kind = 'restate' AND position = :position)
    AND status = 'committed' AND replaced_by IS NULL;
+
+-- last_look --
+-- The plan of the last look at a topology's files before a batch: of the newest committed batch that looked for late records.
+SELECT txid, metadata FROM txbatch.batch
+ WHERE topology = :topology AND txid < :txid AND status = 'committed' AND came_late IS NOT NULL ORDER BY txid DESC LIMIT 1;
+
+-- first_look --
+-- Where no batch has looked yet: the plan of the oldest committed batch that ends after a moment, else of the newest.
+SELECT txid, metadata FROM txbatch.batch
+ WHERE topology = :topology AND txid < :txid AND status = 'committed' AND kind = 'ordinary' AND data_interval IS NOT NULL
+ ORDER BY CASE WHEN upper(data_interval) > CAST(:since AS timestamptz) THEN txid END, txid DESC LIMIT 1;
+
+-- intervals_before --
+-- The intervals of a topology's batches below a txid: the newest ones, and more that end after a moment.
+SELECT txid, interval_start, interval_end
+  FROM (SELECT txid, lower(data_interval) AS interval_start, upper(data_interval) AS interval_end,
+               row_number() OVER (ORDER BY lower(data_interval) DESC) AS rank
+          FROM txbatch.batch
+         WHERE topology = :topology AND data_interval IS NOT NULL AND status <> 'aborted' AND kind <> 'restate' AND txid < :txid
+         ORDER BY lower(data_interval) DESC LIMIT :most) newest
+ WHERE rank <= :newest OR interval_end > CAST(:since AS timestamptz)
+ ORDER BY interval_start;
+
+-- counted_plans --
+-- The newest committed intervals of a topology in a time, each with the version that counts, and its plan.
+SELECT o.txid AS position, v.txid, lower(o.data_interval) AS interval_start, upper(o.data_interval) AS interval_end,
+       COALESCE(r.metadata, v.metadata) AS metadata
+  FROM (SELECT * FROM txbatch.batch
+         WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate'
+           AND lower(data_interval) < :until
+           AND (CAST(:since AS timestamptz) IS NULL OR upper(data_interval) > CAST(:since AS timestamptz))
+         ORDER BY lower(data_interval) DESC LIMIT :most) o
+  JOIN txbatch.batch v ON v.topology = o.topology AND v.status = 'committed' AND v.replaced_by IS NULL
+   AND (v.txid = o.txid OR v.kind = 'restate' AND v.position = o.txid)
+  LEFT JOIN LATERAL (
+       SELECT d.metadata
+         FROM (SELECT rebuild FROM txbatch.rebuild
+                WHERE topology = o.topology AND status = 'swapped' ORDER BY rebuild DESC LIMIT 1) n
+         JOIN txbatch.rebuilt d USING (rebuild) WHERE d.txid = v.txid AND d.metadata IS NOT NULL) r ON true
+ ORDER BY interval_start DESC;
+
+-- found_late --
+-- Late records that committed batches have met, by position and stream, newest first, without those that a later version
+-- counts; and what the plans of both have of these files.
+SELECT b.txid AS found_by, s.key AS stream, p.position, p.files, lower(o.data_interval) AS interval_start,
+       upper(o.data_interval) AS interval_end, v.txid AS version, v.status, v.lease_run AS run,
+       (SELECT json_object_agg(f.key, f.value) FROM json_each(b.metadata #> ARRAY['streams', s.key, 'plan', 'files']) f
+         WHERE f.key IN (SELECT json_object_keys(p.files))) AS seen,
+       (SELECT json_object_agg(f.key, f.value)
+          FROM json_each(COALESCE(r.metadata, v.metadata) #> ARRAY['streams', s.key, 'plan', 'files']) f
+         WHERE f.key IN (SELECT json_object_keys(p.files))) AS counted
+  FROM txbatch.batch b
+ CROSS JOIN LATERAL json_each(b.came_late) s
+ CROSS JOIN LATERAL (SELECT CAST(key AS bigint) AS position, value AS files FROM json_each(s.value)) p
+  JOIN txbatch.batch o ON (o.topology, o.txid) = (b.topology, p.position)
+ CROSS JOIN LATERAL (
+       SELECT * FROM txbatch.batch w
+        WHERE w.topology = b.topology AND w.status <> 'aborted'
+          AND (w.txid = p.position OR w.kind = 'restate' AND w.position = p.position)
+        ORDER BY w.txid DESC LIMIT 1) v
+  LEFT JOIN LATERAL (
+       SELECT d.metadata
+         FROM (SELECT rebuild FROM txbatch.rebuild
+                WHERE topology = b.topology AND status = 'swapped' ORDER BY rebuild DESC LIMIT 1) n
+         JOIN txbatch.rebuilt d USING (rebuild) WHERE d.txid = v.txid AND d.metadata IS NOT NULL) r ON true
+ WHERE b.topology = :topology AND b.status = 'committed' AND CAST(b.came_late AS text) <> '{}'
+   AND (v.txid < b.txid OR v.status <> 'committed')
+ ORDER BY b.txid DESC, p.position DESC, s.key LIMIT :most;
 
 -- replace --
 -- A restate counts in a version's place (R17).
@@ -581,7 +656,7 @@ WITH counts AS (
      WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id)
 UPDATE txbatch.batch
    SET status = 'committed', committed_at = clock_timestamp(), committed_fence = fence, records = :records,
-       keys = CAST(:keys AS json), kept = CAST(:kept AS json)
+       keys = CAST(:keys AS json), kept = CAST(:kept AS json), came_late = CAST(:came_late AS json)
  WHERE topology = :topology AND txid = :txid;
 
 -- succeed --

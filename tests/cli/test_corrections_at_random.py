@@ -56,7 +56,7 @@ class Folder:
         then = sorted(self.named[day])
         same = self.now(day) == self.read[day]
         as_then = {*then} <= {*self.files} and self.now(day, then) == self.read[day]
-        return "EQUAL" if same or as_then else "UNVERIFIABLE"
+        return "EQUAL" if same else "LATE" if as_then else "UNVERIFIABLE"
 
     def changes(self) -> None:
         """A file comes or is written anew, gets another name, or goes."""

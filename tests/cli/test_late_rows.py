@@ -11,6 +11,7 @@ from click.testing import Result
 from source_intervals import DAY, Sales, sales_in
 from source_tables import VARIABLE
 
+from txbatch.core.errors import PartitionUnreadable
 from txbatch.postgres.reading import ledger_reader
 from txbatch.spouts.tables import late_rows
 
@@ -22,7 +23,7 @@ class Rows(PostgresIntervalSpout):
     def batch(self, plan):
         return [(row["shop"],) for row in read(self, plan)]
 topology = Topology("by_day")
-stream = topology.new_stream("sales", Rows("shop.sale", FIELDS, time="sold_at", source="shop"))
+stream = topology.new_stream("sales", Rows("shop.sale", FIELDS, time="sold_at", source="shop"{lookback}))
 stream.project("shop").group_by("shop").persistent_aggregate(OpaqueState("by_day"), sales=Count())
 if __name__ == "__main__":
     raise SystemExit(emit(topology))
@@ -42,7 +43,7 @@ def job(txbatch: Txbatch, write_job: WriteJob, sales: Sales) -> str:
     """Three days are counted: two rows, one row, none."""
     sales.sell(NOON, 3, 6)
     sales.sell(NOON + timedelta(days=1), 9)
-    path = write_job("by_day.py", JOB)
+    path = write_job("by_day.py", JOB.replace("{lookback}", ""))
     for number in (1, 2, 3):
         ran(txbatch("run", path, "--interval", f"2026-01-0{number}T00:00Z", f"2026-01-0{number + 1}T00:00Z"))
     return path
@@ -74,7 +75,8 @@ def test_rows_that_came_late_and_rows_that_went(txbatch: Txbatch, job: str, sale
         assert LATE + "2 rows came late\n" in said.output
         assert "txid 3: 1 row came late\n" in said.output
     verified = txbatch("verify", job)
-    assert verified.exit_code == 0, verified.output
+    assert verified.exit_code == 1, verified.output
+    assert "LATE" in verified.output
     told = " ".join(verified.output.split())
     assert "2 records of stream 'sales' came late and are not counted" in told
     assert "shop.sale: 2 rows came late" in told
@@ -89,6 +91,53 @@ def test_rows_that_came_late_and_rows_that_went(txbatch: Txbatch, job: str, sale
     assert "differ" not in txbatch("status").output
     assert counted(txbatch) == 6
     ran(txbatch("verify", job))
+
+
+def days(number: int, last: int | None = None) -> list[str]:
+    return ["--interval", f"2026-01-{number:02}T00:00Z", f"2026-01-{(last or number) + 1:02}T00:00Z"]
+
+
+def restates(txbatch: Txbatch) -> list[tuple[int, int, str]]:
+    found = json.loads(txbatch("batches", "by_day", "--json").stdout)
+    return sorted((row["txid"], row["position"], row["reason"]) for row in found if row["kind"] == "restate")
+
+
+@pytest.mark.rule("R17", "R24")
+def test_a_run_tells_late_rows_and_with_a_lookback_counts_them(
+    txbatch: Txbatch, job: str, sales: Sales, write_job: WriteJob
+) -> None:
+    sales.sell(NOON, 12)
+    sales.sell(NOON + timedelta(days=1), 15)
+    told = 'by_day: late for txid 1: 1 record in shop.sale; `txbatch restate by_day 1 --why "..."` counts them'
+    assert told in ran(txbatch("run", job, *days(4)))
+    assert restates(txbatch) == []
+    write_job("by_day.py", JOB.replace("{lookback}", ', lookback="3 days"'))
+    said = ran(txbatch("run", job, *days(5)))
+    assert "late for" not in said
+    assert restates(txbatch) == [(6, 2, "lookback: 1 record in shop.sale")], "the first day is further back"
+    sales.shop.ask("DELETE FROM shop.sale WHERE id = 9")
+    sales.sell(NOON + timedelta(days=1), 18)
+    sales.sell(NOON + timedelta(days=2), 21, 24)
+    said = ran(txbatch("run", job, *days(6, 7), "--cron", "0 0 * * *"))
+    assert "late for txid 3" not in said
+    assert restates(txbatch)[1:] == [(9, 3, "lookback: 2 records in shop.sale")]
+    write_job("by_day.py", JOB.replace("{lookback}", ', lookback="30 days"'))
+    said = ran(txbatch("run", job, *days(8)))
+    assert "late for txid 2: 1 record in shop.sale; 1 row is gone since" in said
+    assert restates(txbatch)[2:] == [(11, 1, "lookback: 1 record in shop.sale")]
+    ran(txbatch("run", job, *days(8)))
+    assert len(restates(txbatch)) == 3
+
+
+def test_a_table_that_is_away_after_the_commit_fails_no_run(
+    txbatch: Txbatch, job: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: object) -> None:
+        raise PartitionUnreadable("it does not answer")
+
+    monkeypatch.setattr("txbatch.spouts.postgres_interval.counts", away)
+    ran(txbatch("run", job, *days(4)))
+    assert any("late rows of shop.sale were not looked for: " in line for line in caplog.messages)
 
 
 def test_another_server_counts_nothing_again(

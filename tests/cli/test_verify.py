@@ -368,13 +368,15 @@ def test_late_records_are_told_with_the_command_that_counts_them_and_gaps_fail(
 ) -> None:
     job, root = days
     (root / "two").write_text("2024-01-01T11:00Z,a\n2024-01-02T00:00Z,c\n")
+    assert txbatch("verify", job, "1").exit_code == 1
     found = verified(txbatch("verify", job, "--json"))
     assert {what: row["outcome"] for what, row in found.items()} == {
-        "txid 1": "EQUAL",
+        "txid 1": "LATE",
         "txid 2": "EQUAL",
         "state days": "EQUAL",
         "missing": "NOT COUNTED",
     }
+    assert (found["txid 1"]["ok"], found["txid 2"]["ok"]) == (False, True)
     assert found["txid 1"]["reason"] == "1 records of stream 'in' came late and are not counted"
     assert found["txid 1"]["changed"] == [{"stream": "in", "file": "two", "change": "appeared"}]
     assert (found["txid 2"]["reason"], found["txid 2"]["restate"]) == (None, None)

@@ -134,7 +134,7 @@ def _rename_topology(tables: Tables, was: str, name: str) -> None:
         tables.batch_keys,
     ]
     keyed += [tables.attempts, tables.waiting, tables.partitions, tables.consumed]
-    for table in [*keyed, tables.times, tables.latest]:
+    for table in [*keyed, tables.times, tables.latest, tables.came_late]:
         _rekey(table, was, name)
 
 
@@ -150,6 +150,9 @@ def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
         if at[0] == topology and attempt.manifest:
             manifest = Manifest.from_json(step.within(attempt.manifest.to_json()))
             tables.attempts[at] = replace(attempt, manifest=manifest)
+    for of, came in tables.came_late.items():
+        if of[0] == topology:
+            tables.came_late[of] = {step.of(name): each for name, each in came.items()}
     for number, counting in tables.rebuilds.items():
         if counting.rebuild.topology == topology:
             again = {

@@ -13,6 +13,7 @@ from txbatch.cli.plan.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, print_table, prints_rows
 from txbatch.cli.progress import show_progress
 from txbatch.core.batch.transaction import BatchStatus, Interval, Run
+from txbatch.core.protocol.lookback import LatePosition
 from txbatch.core.protocol.restate import positions_within, uncounted
 from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission
@@ -113,6 +114,12 @@ def tell_counted(reader: LedgerReader, topology: str, asked: Sequence[Interval])
             "counts them again",
             err=True,
         )
+
+
+def tell_late(topology: str, told: Sequence[LatePosition]) -> None:
+    """Print the positions with late records left as counted by a run."""
+    for late in told:
+        click.echo(one_line(f"{topology}: {late.told(topology)}"), err=True)
 
 
 def _within(reader: LedgerReader, job: Job, interval: Interval) -> Sequence[int]:

@@ -14,7 +14,7 @@ from txbatch.cli.old_spelling import spelled_now
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.cli.progress import show_progress
 from txbatch.cli.reading.batches import BATCH_COLUMNS, DROPPED
-from txbatch.cli.restate import tell_committed, tell_counted
+from txbatch.cli.restate import tell_committed, tell_counted, tell_late
 from txbatch.core.batch.holes import describe_hole
 from txbatch.core.batch.transaction import Run
 from txbatch.core.text import one_line
@@ -95,6 +95,7 @@ def run(
         with show_progress(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
             of = len(pieces) if pieces else None
             done = [each.txid for each in watch(batches, of, tell, lambda: runner.behind, runner.found)]
+        tell_late(loaded.topology.name, runner.told)
     for hole in reader.holes_of(loaded.topology.name, done):
         click.echo(one_line(f"{loaded.topology.name}: {describe_hole(hole)}"), err=True)
     return reader.batches_by_txid(loaded.topology.name, done)

@@ -68,8 +68,9 @@ def verify(job: str, txids: tuple[int, ...], sample: int | None, seed: int | Non
       txbatch verify word_count
       txbatch verify jobs/word_count.py 3 7
 
-    Changes nothing. Exit code 1 if a batch or state is DIFFERENT, UNVERIFIABLE (the source has changed), or not counted at
-    all. Without TXIDs, verifies every batch, or a --sample, then prints gaps and holes. States are always verified.
+    Changes nothing. Exit code 1 if a batch or state is LATE (records came since the count), DIFFERENT, UNVERIFIABLE (the
+    source has changed), or not counted at all. Without TXIDs, verifies every batch, or a --sample, then prints gaps and
+    holes. States are always verified.
     """
     if txids and sample is not None:
         raise click.UsageError("--sample chooses txids: leave out those that are named")

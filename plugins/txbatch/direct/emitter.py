@@ -10,6 +10,7 @@ from typing import Any
 
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.aggregates.merger import Merger
+from txbatch.core.batch.came_late import CameLate, Look
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.batch.plan import StreamPlan
 from txbatch.core.batch.transaction import Assignment, digest
@@ -80,8 +81,19 @@ def emit_batch(
             for name, (records, late) in counted.items()
         },
         unreadable={name: holes for name, (_, holes) in found.items() if holes},
+        came_late=None if assignment.look is None else came_late(topology, assignment.look),
     )
     return manifest, partials
+
+
+def came_late(topology: Topology, look: Look) -> CameLate:
+    """Return the late records of spouts with a method `late_batch`, beside the method `batch`."""
+    came = {}
+    for name, arrived in look.arrived.items():
+        late_batch = getattr(topology.streams[name].spout, "late_batch", None)
+        if late_batch is not None and (found := late_batch(look.intervals, arrived)):
+            came[name] = found
+    return came
 
 
 def _counted(

@@ -54,14 +54,19 @@ def check_not_replaced(file: Path, entry: Entry) -> None:
 
     A shorter or missing file is refused by the reader; a file of the same length is read in the present state.
     """
-    now = look(file)
-    if isinstance(entry, int) or len(entry) < 3 or now is None or now[0] <= planned_size(entry):
-        return
-    if _ending(file, planned_size(entry)) != entry[2]:
+    if is_replaced(file, entry):
         raise SourceChanged(
             f"{file} is another file than when it was planned: it is longer, and does not begin with what it held then; "
             f"{RESTORE}"
         )
+
+
+def is_replaced(file: Path, entry: Entry) -> bool:
+    """Return whether a file is longer than planned, with changed content before the planned end; False if unknown."""
+    now = look(file)
+    if isinstance(entry, int) or len(entry) < 3 or now is None or now[0] <= planned_size(entry):
+        return False
+    return _ending(file, planned_size(entry)) != entry[2]
 
 
 def _ending(file: Path, size: int) -> int | None:

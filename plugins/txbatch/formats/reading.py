@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txbatch.core.batch.came_late import Late
 from txbatch.core.batch.planned_files import Entry, planned_size
 from txbatch.core.errors import SourceChanged
 from txbatch.formats.changes import look
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records for `asked`, `kept` by Spark or scanned each time, and the looks of the files before."""
+    """The records for `asked`, `kept` by Spark or scanned each time, and the looks of the files before.
+
+    `late` returns the late records by position and file, after all records have been read.
+    """
 
     asked: tuple[Any, ...]
     looks: Mapping[Path, Entry | None]
     records: DataFrame
     kept: bool
+    late: Callable[[], Mapping[int, Mapping[str, Late]]] = dict
 
     def serves(self, asked: tuple[Any, ...]) -> bool:
         """Return whether the reading serves a question. Raise TransientError if a file to be scanned again has been replaced.

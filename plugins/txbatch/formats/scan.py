@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ from txbatch.formats.misfit import BadValue, Misfit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.formats.late_counts import Counts, LateCounter
 
 TASK_BYTES_MAX = 128_000_000
 TASK_BYTES_MIN = 4_000_000
@@ -80,11 +83,15 @@ class Format:
     options: Mapping[str, Any]
     times: Times | None = None
     root: Path | None = None
+    late: LateCounter | None = None
 
     def read(self, range_: Range) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range. BadRecord names the file, line, field and value of a misfit."""
         own, given = self._of(range_.path)
-        yield from own._read(range_, given)
+        counts: Counts = {}
+        yield from own._read(range_, given, own._wanted(range_, counts))
+        if self.late is not None:
+            self.late.note(range_.path, range_.start, counts)
 
     def _of(self, path: Path) -> tuple[Format, Mapping[str, Any]]:
         """Return the format of one file, and the values of fields in the names of the file's folders."""
@@ -102,8 +109,17 @@ class Format:
             return self.times
         return replace(self.times, folder=(of.named(name), *span))
 
-    def _read(self, range_: Range, given: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        keep = self.times and (self.times.field, self.times.wanted)
+    def _wanted(self, range_: Range, counts: Counts) -> Callable[[pa.Array], pa.Array] | None:
+        """Return the function to choose records by time, and to count late records; None without times."""
+        wanted = self.times and self.times.wanted
+        if wanted is None or self.late is None:
+            return wanted
+        return self.late.watching(range_.path, range_.start, wanted, counts)
+
+    def _read(
+        self, range_: Range, given: Mapping[str, Any], wanted: Callable[[pa.Array], pa.Array] | None
+    ) -> Iterator[pa.RecordBatch]:
+        keep = self.times and (self.times.field, wanted)
         decode = partial(DECODERS[self.name], given=given)
         blocks = self._blocks(range_.path, range_.start, range_.end, range_.planned)
         if self.options.get("header"):
@@ -154,19 +170,27 @@ class Format:
 
 def scan(spark: SparkSession, files: Mapping[Path, int], format_: Format) -> DataFrame:
     """Return the records of files with the planned sizes. Nothing is read before the DataFrame is."""
-    tasks = tasks_of(files, spark.sparkContext.defaultParallelism, whole=bool(format_.options.get("multiline")))
+    apart = format_.late.arrived if format_.late else {}
+    whole = bool(format_.options.get("multiline"))
+    tasks = tasks_of(files, spark.sparkContext.defaultParallelism, whole=whole, apart=apart)
     schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in format_.fields)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_read, tasks, format_), schema)
 
 
-def tasks_of(files: Mapping[Path, int], cores: int, *, whole: bool = False) -> list[list[Range]]:
-    """Return the ranges for each task: about equal bytes, a large file cut unless compressed or `whole`."""
+def tasks_of(
+    files: Mapping[Path, int], cores: int, *, whole: bool = False, apart: Mapping[Path, int] = MappingProxyType({})
+) -> list[list[Range]]:
+    """Return the ranges for each task: about equal bytes, a large file cut unless compressed or `whole`.
+
+    A file in `apart` is also cut at the given byte.
+    """
     most = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, -(-sum(files.values()) // max(cores, 1))))
     tasks: list[list[Range]] = [[]]
     room = most
     for path, size in files.items():
         cut = size > most and not whole and contents.splittable(path)
-        for range_ in _cut(path, size, most) if cut else [Range(path, 0, None, size)]:
+        ranges = list(_cut(path, size, most)) if cut else [Range(path, 0, None, size)]
+        for range_ in _cut_at(ranges, apart.get(path, 0)):
             taken = (size if range_.end is None else range_.end) - range_.start
             if tasks[-1] and taken > room:
                 tasks.append([])
@@ -180,6 +204,17 @@ def _cut(path: Path, size: int, most: int) -> Iterator[Range]:
     pieces = -(-size // most)
     ends = [size * number // pieces for number in range(pieces + 1)]
     return (Range(path, start, end, size) for start, end in pairwise(ends))
+
+
+def _cut_at(ranges: Sequence[Range], at: int) -> Iterator[Range]:
+    """Yield ranges of a file, with the range around a byte in two. Nothing is cut at the beginning."""
+    for each in ranges:
+        end = each.planned if each.end is None else each.end
+        if each.start < at < end:
+            yield replace(each, end=at)
+            yield replace(each, start=at, end=end)
+        else:
+            yield each
 
 
 def _read(

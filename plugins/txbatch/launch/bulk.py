@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
+from txbatch.core.batch.came_late import CameLate
 from txbatch.core.batch.heartbeat import Heartbeat, of_several
 from txbatch.core.batch.manifest import ReadPartition, StagedState
 from txbatch.core.batch.transaction import Assignment
@@ -19,6 +20,7 @@ from txbatch.core.topology.topology import Topology
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.bulk import BulkReader, open_bulk, partials_of_each
 from txbatch.spark.driver_memory import TooMuch
+from txbatch.spark.reader import BatchReader
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 Attempt = tuple[AttemptFolder, Assignment]
 Each = TypeVar("Each")
-# By stream and partition what an attempt read, and by state what it staged.
-Staged = tuple[dict[str, dict[str, ReadPartition]], dict[str, StagedState]]
+# By stream and partition what an attempt read, by state what it staged; the late records, None if the attempt did not look.
+Staged = tuple[dict[str, dict[str, ReadPartition]], dict[str, StagedState], CameLate | None]
 # Once batches were too many, others go by so much of what is taken at once: they are not all alike.
 _FILLED = 0.8
 
@@ -157,12 +159,25 @@ def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) 
             for name in fused.plan.streams
         }
         read = {name: reader.audit_each() for name, reader in readers.items()}
+        came = came_late(fused, readers)
         tables = Tables(fused.plan.static, planned_at=fused.plan.planned_at)
         states = _write_partials(topology, attempts, readers, tables)
+    looks = {assignment.attempt.txid: assignment.look is not None for assignment in assignments}
     return {
-        txid: ({name: of_stream[txid] for name, of_stream in read.items() if txid in of_stream}, states[txid])
+        txid: (
+            {name: of_stream[txid] for name, of_stream in read.items() if txid in of_stream},
+            states[txid],
+            came if looks[txid] else None,
+        )
         for txid in states
     }
+
+
+def came_late(assignment: Assignment, readers: Mapping[str, BatchReader]) -> CameLate | None:
+    """Return the late records met by an attempt, by stream; None if the attempt does not look."""
+    if assignment.look is None:
+        return None
+    return {name: found for name, reader in readers.items() if (found := reader.found_late())}
 
 
 def _write_partials(

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from txbatch.core.batch.came_late import CameLate
 from txbatch.core.batch.loaded import check_same
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.batch.transaction import Assignment
@@ -30,7 +31,7 @@ from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import live_states
 from txbatch.core.upstream.upstream import stream_numbers
-from txbatch.launch.bulk import Attempt, Halving, Load, heartbeat, may_go_on, stage
+from txbatch.launch.bulk import Attempt, Halving, Load, came_late, heartbeat, may_go_on, stage
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import in_our_words, java_is_gone
@@ -220,8 +221,9 @@ class Driver:
         with ExitStack() as emitters:
             readers, unreadable = _readers(emitters, self._spark(assignment), topology, assignment, folder)
             read = {name: reader.audit() for name, reader in readers.items()}
+            came = came_late(assignment, readers)
             states = write_partials(topology, folder, readers)
-        _say(self.topology, self._write_manifest(folder, assignment, read, states, unreadable))
+        _say(self.topology, self._write_manifest(folder, assignment, read, states, came, unreadable))
 
     def _write_manifest(
         self,
@@ -229,6 +231,7 @@ class Driver:
         assignment: Assignment,
         read: Mapping[str, Mapping[str, ReadPartition]],
         states: Mapping[str, StagedState],
+        came: CameLate | None = None,
         unreadable: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> Manifest:
         manifest = Manifest(
@@ -240,6 +243,7 @@ class Driver:
             streams=read,
             states=states,
             unreadable=dict(unreadable),
+            came_late=came,
         )
         check_manifest(manifest, assignment)
         folder.write_manifest(manifest)

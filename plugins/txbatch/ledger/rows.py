@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from txbatch.core.batch.manifest import Manifest
@@ -11,6 +12,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan
 from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, Offsets, PositionVersion, RunPlan
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
@@ -69,6 +71,15 @@ class Rows(Protocol):
 
     def version(self, topology: str, position: int) -> PositionVersion:
         """Return the current version of a position. Raise UnknownName if the position is missing."""
+
+    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
+        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
+
+    def found_late(self, topology: str) -> Sequence[FoundLate]:
+        """Return the late records met by committed batches, unless a later version counts the records."""
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids, found by their runs from now on, which wait no longer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from datetime import datetime
 from typing import Any
 
 from txbatch import failpoints
@@ -16,6 +17,7 @@ from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.protocol import decisions, fence
 from txbatch.core.protocol.commit import CommitPlan, decide_commit
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
 from txbatch.core.protocol.skip import given_up
@@ -61,6 +63,21 @@ class Transactions(ABC):
         """
         with self.store() as rows:
             rows.taken_intervals(topology, [interval]).take(interval)
+
+    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
+        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
+        with self.store() as rows:
+            return rows.look_facts(batch, since)
+
+    def found_late(self, topology: str) -> Sequence[FoundLate]:
+        """Return the late records met by committed batches, unless a later version counts the records."""
+        with self.store() as rows:
+            return rows.found_late(topology)
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+        with self.store() as rows:
+            return rows.counted_plans(topology, since, until, most)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).

@@ -26,12 +26,13 @@ from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
 from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.rows import Order, Registered
-from txbatch.memory import event_time
+from txbatch.memory import came_late, event_time
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.stored import Attempt
 from txbatch.memory.tables import Tables
@@ -102,6 +103,18 @@ class MemoryRows:
     def version(self, topology: str, position: int) -> PositionVersion:
         """Return the current version of a position. Raise UnknownName if missing."""
         return self.tables.version(topology, position)
+
+    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
+        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
+        return came_late.look_facts(self.tables, batch, since)
+
+    def found_late(self, topology: str) -> list[FoundLate]:
+        """Return the late records met by committed batches, unless a later version counts the records."""
+        return came_late.found_late(self.tables, topology)
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> list[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+        return came_late.counted_plans(self.tables, topology, since, until, most)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> list[Batch]:
         """Store plans as the next txids."""

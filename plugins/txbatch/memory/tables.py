@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from txbatch.core.batch.apart import LastWriter, LedgerView
+from txbatch.core.batch.came_late import CameLate
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import (
@@ -61,6 +62,7 @@ class Tables:
     new_values: dict[str, tuple[tuple[Any, ...], ...]] = field(default_factory=dict)
     times: dict[tuple[str, int], Times] = field(default_factory=dict)
     latest: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    came_late: dict[tuple[str, int], CameLate] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """Return a snapshot: changes to the snapshot do not show in the original."""
@@ -336,6 +338,8 @@ class Tables:
                 self.partitions[batch.topology, stream, partition, batch.txid] = read
                 if read is not None and stream in carried and batch.kind is not BatchKind.RESTATE:
                     self.consumed[batch.topology, stream, partition] = range_
+        if manifest.came_late is not None:
+            self.came_late[batch.topology, batch.txid] = manifest.came_late
         at = batch.topology, batch.attempt
         self.attempts[at] = replace(self.attempts[at], status="committed")
         self.batches[batch.topology, batch.txid] = replace(

@@ -5,8 +5,8 @@ to fold old contributions. `open_reports()` reads the counted results in a task 
 
 Read `dag`, `operators`, `submitting`, `airflow`, `hook`, `submit_hook` in this order. Waiting: `waiting`, `trigger`. What
 fails: `failing`. Intervals: `schedules`, `intervals`; of a DAG with `intervals=`: `grid`, `partitions`. Fields of a run's
-form: `form`, `catching_up`, `restating`. Other DAGs: `verify`, `rebuild`, `retention`. Texts for people: `doc`, `result`.
-`dag_bag` loads DAG files just like Airflow.
+form: `form`, `catching_up`, `restating`. Late records: `looking_back`. Other DAGs: `verify`, `rebuild`, `retention`.
+Texts for people: `doc`, `result`. `dag_bag` loads DAG files just like Airflow.
 """
 
 from txbatch.fit import check_fit, check_version

@@ -190,7 +190,13 @@ def _committed(steps: Steps, run: Run, asked: Sequence[Interval] | None) -> int:
 
 
 def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
-    """Describe rows of `report.batches`, ordered by txid, in a line. A single row is described like a single run."""
+    """Describe rows of `report.batches`, ordered by txid, in a line. A single row is described like a single run.
+
+    Restates are left out.
+    """
+    rows = [row for row in rows if row["kind"] != "restate"]
+    if not rows:
+        return "nothing new"
     if len(rows) == 1:
         return result.committed(rows[0], zone)
     of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}

@@ -20,7 +20,7 @@ from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import check_emission
-from txbatch.orchestration import catching_up, restating, result
+from txbatch.orchestration import catching_up, looking_back, restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
     open_steps,
@@ -248,7 +248,7 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
         txids = done or catching_up.committed_by(steps, run)  # a run that only adopted has no batch of its own
         if not txids:
             self.skip(wanted.nothing or "nothing new", waiting)
-        return {"topology": topology.name, "txids": sorted(txids)}
+        return {"topology": topology.name, "txids": sorted(txids), **looking_back.left_late(topology, runner.told)}
 
     def plan_only(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         """Count the batches again beside, and note the first line of the plan."""
@@ -312,7 +312,7 @@ class CommitOperator(EmitBatchOperator):
             more += (self._advanced(steps, each, waiting) for each in together)
         for each in more:
             steps.success(each.batch)
-        return result.finished(found, more)
+        return result.finished(found, more) | looking_back.after_commit(self, steps, run, found.batch, waiting)
 
     def _advanced(self, steps: Steps, run: Run, waiting: Waiting) -> Finished:
         from txbatch.run.advance import Advance
@@ -335,17 +335,20 @@ class SuccessOperator(TransactionOperator):
         if not steps.success(batch):
             self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting)
         context = waiting.context
-        line = self.counted(steps, batch, context)
+        line, found = self.counted(steps, batch, context), context["ti"].xcom_pull(task_ids="commit") or {}
+        late = looking_back.late_of(steps, batch, context)
         if batch.kind is BatchKind.RESTATE:
             line += self.since(steps, batch, context)
+        line = looking_back.noted(line, late, found.get(looking_back.XCOM_KEY, []))
         log.info("%s: %s", batch.topology, line)
         result.tell(context, line)
-        adopted = (context["ti"].xcom_pull(task_ids="commit") or {}).get("adopted", [])
+        txids = {*found.get("adopted", []), batch.txid, *(row["txid"] for row in late)}
+        again = [each.restate.position for each in restating.runs(steps, context) if each.restate]
         for asset in self.outlets:
             extra = context["outlet_events"][asset].extra
-            extra.update({"topology": batch.topology, "txid": batch.txid, "txids": sorted([*adopted, batch.txid])})
-            if again := restating.runs(steps, context):
-                extra["restates"] = [each.restate.position for each in again if each.restate]
+            extra.update({"topology": batch.topology, "txid": batch.txid, "txids": sorted(txids)})
+            if again := again or [row["position"] for row in late]:
+                extra["restates"] = again
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         """Note and announce the run's committed batches, unless announced before. The spouts have been notified already."""
@@ -354,7 +357,9 @@ class SuccessOperator(TransactionOperator):
         rows = catching_up.to_announce(steps, run, asked.intervals or ())
         if not rows:
             self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
-        line = asked.with_left_out(catching_up.counted(rows, result.zone_of(timetable_of(context["dag"]))))
+        late = (context["ti"].xcom_pull(task_ids="emit_batch") or {}).get(looking_back.XCOM_KEY, [])
+        line = looking_back.noted(catching_up.counted(rows, result.zone_of(timetable_of(context["dag"]))), rows, late)
+        line = asked.with_left_out(line)
         line += catching_up.holes(steps, rows)
         txids = [row["txid"] for row in rows]
         noted = [steps.ledger.success(topology, txid) for txid in txids]
@@ -363,4 +368,7 @@ class SuccessOperator(TransactionOperator):
         log.info("%s: %s", topology, line)
         result.tell(context, line)
         for asset in self.outlets:
-            context["outlet_events"][asset].extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
+            extra = context["outlet_events"][asset].extra
+            extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
+            if again := [row["position"] for row in rows if row["kind"] == "restate"]:
+                extra["restates"] = again

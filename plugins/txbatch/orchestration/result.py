@@ -37,12 +37,6 @@ def finished(found: Finished, more: Sequence[Finished]) -> dict[str, Any]:
     return {"topology": batch.topology, "txid": batch.txid, "applied": found.applied, "adopted": adopted}
 
 
-def tell_wait(context: Context, line: str) -> None:
-    """Leave the line about a wait that is over, in place of the line about the wait, and for the end of the note."""
-    tell(context, line)
-    context["ti"].xcom_push(key=WAITED_KEY, value=line)
-
-
 def committed(batch: Mapping[str, Any], zone: str) -> str:
     """Describe a row of `report.batches`: its txid, interval, records, keys and attempts."""
     start, end = batch["interval_start"], batch["interval_end"]
@@ -80,3 +74,9 @@ def zone_of(schedule: object) -> str:
     """Return the zone of a schedule's intervals. Airflow's own classes hide the zone; the SDK's classes show the zone."""
     zone = getattr(schedule, "timezone", None) or getattr(schedule, "_timezone", None) or "UTC"
     return str(getattr(zone, "name", zone))
+
+
+def tell_wait(context: Context, line: str) -> None:
+    """Leave the line about a wait that is over, in place of the line about the wait, and for the end of the note."""
+    tell(context, line)
+    context["ti"].xcom_push(key=WAITED_KEY, value=line)

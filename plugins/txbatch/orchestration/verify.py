@@ -33,8 +33,8 @@ XCOM_KEY = "findings"
 _DOC = """**{topology}**, defined in `{job}`, is verified: {which} read again and compared with the stored numbers. Nothing
 is changed.
 
-The task fails for batches that are DIFFERENT, UNVERIFIABLE or not counted at all. The log and the XCom `findings` name these
-batches. `txbatch verify {topology}` does the same from a shell.
+The task fails for batches that are LATE, DIFFERENT, UNVERIFIABLE or not counted at all. The log and the XCom `findings`
+name these batches. `txbatch verify {topology}` does the same from a shell.
 """
 
 

@@ -26,6 +26,7 @@ from txbatch.core.batch.transaction import (
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
 from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
@@ -36,7 +37,7 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.state.statements import statements_of
 from txbatch.postgres.state.writer import LedgerWriter, RestateWriter, StagedRows, StateWriter
-from txbatch.postgres.tables import batch_lock, batches, definitions, event_time, offsets, record_numbers
+from txbatch.postgres.tables import batch_lock, batches, came_late, definitions, event_time, offsets, record_numbers
 from txbatch.postgres.tables.offsets import Ended
 
 
@@ -98,6 +99,18 @@ class PostgresRows:
     def version(self, topology: str, position: int) -> PositionVersion:
         """Return the current version of a position. Raise UnknownName if missing."""
         return batches.version(self.connection, topology, position)
+
+    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
+        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
+        return came_late.look_facts(self.connection, batch, since)
+
+    def found_late(self, topology: str) -> Sequence[FoundLate]:
+        """Return the late records met by committed batches, unless a later version counts the records."""
+        return came_late.found_late(self.connection, topology)
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> list[CountedPlan]:
+        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
+        return came_late.counted_plans(self.connection, topology, since, until, most)
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids."""
@@ -191,7 +204,7 @@ class PostgresRows:
         self.ended = offsets.record(self.connection, plan.batch, offsets.read(plan.manifest, planned_at))
         every = canonical_json({each.name: each.staged.rows for each in plan.states} | dict(keys))
         kept = canonical_json(plan.kept) if plan.kept else None
-        told = {"records": plan.manifest.records, "keys": every, "kept": kept}
+        told = {"records": plan.manifest.records, "keys": every, "kept": kept, **came_late.column(plan.manifest)}
         self._run("batch_committed", {**batches.batch_ids(plan.batch), "attempt_id": plan.batch.fence, **told})
 
     def move_event_time(self, plan: CommitPlan) -> None:

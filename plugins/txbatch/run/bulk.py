@@ -142,9 +142,11 @@ def _started(
     with _leave_to_its_own_run():
         code, loaded = steps.code_now()
         application.start([batch.plan for batch, _ in planned], code)
+        looked = False
         for batch, run in planned:
             with _leave_to_its_own_run():
-                folder, assignment = steps.start_attempt(batch, run, code, loaded)
+                folder, assignment = steps.start_attempt(batch, run, code, loaded, looks=not looked)
+                looked = True
                 log.debug("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
                 with steps.failure_told(folder, assignment):
                     steps.assign(folder, assignment)

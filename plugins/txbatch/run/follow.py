@@ -156,8 +156,16 @@ class Clock:
         asked = self.over(self.since, datetime.now(UTC))
         if asked or self._first:
             yield from self.runner.run_each(asked, self.parameters)
+            self._tell_late()
             self._first = False
             self._go_on_behind(self.runner.steps, asked)
+
+    def _tell_late(self) -> None:
+        """Log the positions with late records left as counted."""
+        name = self.runner.job.topology.name
+        for late in self.runner.told:
+            log.warning("%s: %s", name, late.told(name))
+        self.runner.told.clear()
 
     def _go_on_behind(self, steps: Steps, asked: list[Interval]) -> None:
         """Move `since` to the end of each counted interval. Raise PartitionUnreadable for an interval that is not counted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count, repeat
+from itertools import chain, count, repeat
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -15,12 +15,15 @@ from txbatch.core.errors import NotItsTurn
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
+from txbatch.core.protocol.lookback import Counting, LatePosition
 from txbatch.core.protocol.ports import Application, Job
 from txbatch.core.protocol.restate import how_to_restate
 from txbatch.core.text import list_txids
 from txbatch.core.topology.topology import Topology
 from txbatch.run import run_names
 from txbatch.run.advance import Advance
+from txbatch.run.bulk import emit_ahead, plan_ahead
+from txbatch.run.look_back import LookBack
 from txbatch.run.pipeline import Pipeline, Succeed
 from txbatch.run.run_names import call_of, hold
 from txbatch.run.steps import Steps
@@ -47,6 +50,7 @@ class Runner:
         self.steps, self.application, self.differs = steps, application, differs
         self.waits, self.succeed = waits or _not_its_turn, succeed or steps.succeeded
         self.found = set[int]()  # txids of yielded batches committed before
+        self.told = list[LatePosition]()  # positions with late records, left as counted
         self.behind = 0  # number of batches planned behind the last yielded batch, to be emitted by one job
 
     @property
@@ -72,13 +76,12 @@ class Runner:
 
         Yield nothing if nothing is new. Raise NotItsTurn while another live run is in the way.
         """
-        if run_id is None:
-            yield from self._unfinished()
-        if run_id is None and interval is None and until_idle:
-            yield from self._each(run_names.new_run(parameters), repeat(None), until_idle=True)
-            return
         run = run_names.new_run(parameters) if run_id is None else run_names.named(run_id, parameters)
-        yield from self._alone([replace(run, interval=interval)])
+        if run_id is None and interval is None and until_idle:
+            yield from chain(self._unfinished(), self._each(run, repeat(None), until_idle=True))
+            return
+        before = self._unfinished() if run_id is None else ()
+        yield from self._looking_back(run, chain(before, self._alone([replace(run, interval=interval)])))
 
     def restate(
         self,
@@ -128,8 +131,8 @@ class Runner:
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, like `run`. Batches committed before are yielded too."""
-        yield from self._unfinished()
-        yield from self._each(run_names.new_run(parameters), intervals)
+        run = run_names.new_run(parameters)
+        yield from self._looking_back(run, chain(self._unfinished(), self._each(run, intervals)))
 
     def catch_up(self, run: Run, intervals: Iterable[Interval] | None) -> Iterator[Batch]:
         """Yield the batches of one run: the batch of each interval, in order; None: until nothing is new.
@@ -137,7 +140,31 @@ class Runner:
         To the ledger these are runs named after this run. A later call for the same run finds the same runs again.
         """
         self.steps.register()
-        yield from self._each(run, repeat(None) if intervals is None else intervals, until_idle=intervals is None)
+        batches = self._each(run, repeat(None) if intervals is None else intervals, until_idle=intervals is None)
+        yield from self._looking_back(run, batches)
+
+    def _looking_back(self, call: Run, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yield batches after the commits, then the restates of positions with late records within the lookback (R17)."""
+        counting = Counting()
+        for batch in batches:
+            counting.add(batch)
+            yield batch
+        look_back = LookBack(self.steps, call)
+        due = look_back.due(counting) if counting.txids else []
+        self._emit_together([look_back.run_of(late) for late in due])
+        for late in due:
+            yield from look_back.again(late, self._finish_held)
+        self.told += look_back.told
+
+    def _emit_together(self, runs: Sequence[Run]) -> None:
+        """Emit the batches of several runs by one job, if possible. After a failure, each run emits for itself."""
+        if len(runs) > 1 and bulk.reason_against(self.job.topology) is None:
+            some = runs[: bulk.BATCHES_MAX]
+            emit_ahead(self.steps, self.application, plan_ahead(self.steps, some, (), len(some)))
+
+    def _finish_held(self, run: Run) -> list[Batch]:
+        with hold(self.steps.locks, self.job.topology.name, run):
+            return self._finish(run)
 
     def _each(self, call: Run, intervals: Iterable[Interval | None], *, until_idle: bool = False) -> Iterator[Batch]:
         """Yield the batch of each interval, or of None, by runs named after the call. If `until_idle`, stop once
@@ -176,9 +203,7 @@ class Runner:
     def _alone(self, runs: Iterable[Run]) -> Iterator[Batch]:
         """Yield the batches of runs. Each run is held by its own name."""
         for run in runs:
-            with hold(self.steps.locks, self.job.topology.name, run):
-                done = self._finish(run)
-            yield from done
+            yield from self._finish_held(run)
 
     def _unfinished(self) -> Iterator[Batch]:
         return UnfinishedBatches(self.steps, self.application, self._finish).finished()

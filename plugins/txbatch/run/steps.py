@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from txbatch import failpoints
+from txbatch.core.batch.came_late import Look
 from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder, Staging
@@ -27,7 +28,7 @@ from txbatch.core.errors import (
     error_of,
 )
 from txbatch.core.naming import naming_stream
-from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, restate
+from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, restate
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
@@ -152,13 +153,27 @@ class Steps:
             self.ledger.check_definition(job.topology, job.name)
         return job.code, job.loaded()
 
-    def start_attempt(self, batch: Batch, run: Run, code: str, loaded: Loaded) -> tuple[AttemptFolder, Assignment]:
-        """Begin the next attempt of a batch. Return the attempt's folder and assignment."""
-        assignment = replace(self.ledger.start_attempt(batch, run, code), loaded=loaded)
+    def start_attempt(
+        self, batch: Batch, run: Run, code: str, loaded: Loaded, *, looks: bool = True
+    ) -> tuple[AttemptFolder, Assignment]:
+        """Begin the next attempt of a batch. Return the attempt's folder and assignment.
+
+        Unless `looks`, the attempt looks for no late records: of batches emitted together, only the first looks.
+        """
+        look = self._look(batch) if looks else None
+        assignment = replace(self.ledger.start_attempt(batch, run, code), loaded=loaded, look=look)
         folder = self.staging.attempt(assignment)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         failpoints.hit("emit.attempt_started")
         return folder, assignment
+
+    def _look(self, batch: Batch) -> Look | None:
+        """Return the look of an attempt for late records; None without a stream or a kind for a look."""
+        topology = self.job.topology
+        if batch.kind is not BatchKind.ORDINARY or not lookback.in_files(topology):
+            return None
+        facts = self.ledger.look_facts(batch, lookback.looks_since(topology, batch.plan))
+        return lookback.look_of(topology, batch.plan, facts)
 
     def assign(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Write the assignment for the attempt's driver, and supersede older attempts.

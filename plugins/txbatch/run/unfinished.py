@@ -77,7 +77,7 @@ class UnfinishedBatches:
             if run.restate is None or isinstance(error, StaleAttempt):
                 raise
             log.warning("%s: txid %s is aborted: %s", batch.topology, batch.txid, error)
-            self.steps.ledger.abort(batch.topology, batch.txid, _reason(error))
+            self.steps.ledger.abort(batch.topology, batch.txid, reason_of(error))
             return []
 
     def _succeeded_late(self, batch: Batch) -> list[Batch]:
@@ -91,7 +91,7 @@ class UnfinishedBatches:
             return []
 
 
-def _reason(error: TxbatchError) -> str:
+def reason_of(error: TxbatchError) -> str:
     """Return why a batch is aborted. All readers see the reason, so the reason has no text that may show a record."""
     if isinstance(error, BadRecord | QuarantineFull):
         return "a record of the batch cannot be counted; report.attempts has the error"

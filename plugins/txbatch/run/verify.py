@@ -146,7 +146,7 @@ class Verifier:
         folded = self.books.foldable(self.job.topology, recorded)
         if len(folded) == len(self.job.topology.aggregates):
             return _with(told, Outcome.UNVERIFIABLE, reason=folded[0].why_not, compared=tuple(folded))
-        again, came = self._again(recorded)
+        again, came, readable = self._again(recorded)
         try:
             found = self.books.compare(self.job.topology, recorded, again.manifest, again.partials())
         except BadRecord as error:
@@ -161,7 +161,7 @@ class Verifier:
             reason=_left_out(found),
         )
         if told.outcome is Outcome.EQUAL:
-            return told if came is None else self._with_late(recorded, told, came)
+            return told if came is None else self._with_late(recorded, told, came, readable=readable)
         reason = "; ".join(filter(None, [self._why_different(recorded), told.reason]))
         return _with(told, told.outcome, reason=reason, restate=self._restate(recorded))
 
@@ -174,9 +174,9 @@ class Verifier:
         """Return the command to count a batch from its source now; None if only a rebuild can."""
         return restate_command(self.name, recorded.txid) if self._contribute else None
 
-    def _again(self, recorded: Recorded) -> tuple[Again, str | None]:
-        """Read the counted records again. Return the result, and a text about late records of the interval, counted
-        only by a restate.
+    def _again(self, recorded: Recorded) -> tuple[Again, str | None, bool]:
+        """Read the counted records again. Return the result, a text about late records of the interval, counted only by a
+        restate, and whether the interval can be read as it is now.
 
         Read an interval with the current files first. If the result differs from the counted records, or cannot be read,
         read the interval again with the files from its plan.
@@ -192,7 +192,7 @@ class Verifier:
                 came = f"the interval as it is now cannot be read: {error}"
             else:
                 if came is None:
-                    return again, None
+                    return again, None, True
                 again.remove()
         try:
             again = emitted or self._emit(recorded, batch.then)
@@ -201,7 +201,7 @@ class Verifier:
             # What the interval has now says it; the first file that differs may be another interval's.
             told = came if came and readable else "; ".join(dict.fromkeys(filter(None, [came, error.text])))
             raise Unverifiable(told, restates=readable) from error
-        return again, came
+        return again, came, readable
 
     def _to_read(self, audit: Audit, txid: int, by: Coordinators) -> Readable | None:
         """Return a batch with its plans; None if it is told without reading, or only its turn tells why it cannot be read."""
@@ -237,10 +237,11 @@ class Verifier:
         if not plan.streams:
             raise Unverifiable("the ledger does not say what it read")
 
-    def _with_late(self, recorded: Recorded, told: Finding, came: str) -> Finding:
+    def _with_late(self, recorded: Recorded, told: Finding, came: str, *, readable: bool) -> Finding:
         changed = self.differs(self.job.topology, recorded)
         reason = "; ".join(filter(None, [came, told.reason]))
-        return _with(told, told.outcome, reason=reason, changed=changed, restate=self._restate(recorded))
+        outcome = Outcome.LATE if readable else told.outcome
+        return _with(told, outcome, reason=reason, changed=changed, restate=self._restate(recorded))
 
     def _as_now(self, recorded: Recorded, by: Coordinators | None = None) -> BatchPlan | None:
         """Return the plan to read a batch again, with its interval planned now.

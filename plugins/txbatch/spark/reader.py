@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from txbatch.core.batch.came_late import Late
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadText, PartitionUnreadable, SparkFailed, SpoutFailed
 from txbatch.core.naming import naming
 from txbatch.core.records.sql import spark_name
+from txbatch.core.sources.looking_back import LooksBackInFiles
 from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.upstream import ExportedSpout
@@ -84,12 +86,27 @@ class BatchReader:
         self._emitter = emitter
         self._frames: dict[str, DataFrame] = {}
         self._kept: KeptRecords | None = None
+        self._look_back()
         self._names: dict[str, str] = {}  # the partition of each value that was read
 
     @property
     def assignments(self) -> Mapping[int, Assignment]:
         """The batches of the records, by txid."""
         return {self.assignment.attempt.txid: self.assignment}
+
+    def _look_back(self) -> None:
+        """Let the spout look for late records in new and grown files, if any."""
+        look = self.assignment.look
+        if look is not None and isinstance(self._emitter, LooksBackInFiles) and self.stream.name in look.arrived:
+            self._emitter.look_for(self.spark, look.intervals, look.arrived[self.stream.name])
+
+    def found_late(self) -> Mapping[int, Mapping[str, Late]]:
+        """Return the late records met by the audit, by position and file."""
+        look = self.assignment.look
+        if look is None or not isinstance(self._emitter, LooksBackInFiles) or self.stream.name not in look.arrived:
+            return {}
+        with _naming(self.stream, self.assignment, "found_late"):
+            return self._emitter.found_late()
 
     def leave_out_unreadable(self) -> dict[str, str]:
         """Return the partitions an opaque spout declares unreadable, with the reason; unreadable partitions are not read

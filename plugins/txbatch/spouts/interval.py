@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch.planned_files import planned_size
+from txbatch.core.batch.came_late import Counted, Late
+from txbatch.core.batch.planned_files import Entry, planned_size
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import (
     InvalidOption,
@@ -22,9 +24,10 @@ from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.batch_spout import PlainSpout
 from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
+from txbatch.core.sources.looking_back import LooksBackInFiles
 from txbatch.formats import contents
 from txbatch.formats import options as formats
-from txbatch.formats.changes import check_not_replaced, look, planned
+from txbatch.formats.changes import check_not_replaced, is_replaced, look, planned
 from txbatch.formats.folders import FolderTimes, Span, moments, overlaps
 from txbatch.formats.listing import absolute, check_links_of, check_size, files_below, hidden, name_pattern
 from txbatch.formats.reading import Reading
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 KEPT_BYTES = 100_000_000
 
 
-class IntervalSpout(PlainSpout):
+class IntervalSpout(LooksBackInFiles, PlainSpout):
     """Reads the records below `root` (a folder or one file) with the field `time` in the run's interval.
 
     `fields` is the DDL of the records; `time` names a timestamp among the fields, in Parquet also a date. `options` are
@@ -50,6 +53,9 @@ class IntervalSpout(PlainSpout):
     before the second), fails too: the record would be in no interval. In a record of another interval only the shape and the
     time are checked. Of much text Spark keeps the interval's records for the attempt: the files, which may hold more, are
     scanned only once. Transactional: a record added to an interval later is not counted.
+
+    Later attempts find such late records in new and grown files, and runs tell. With `lookback`, such as "3 days", a run
+    counts intervals with late records again after the run's own commit, if not further back.
     """
 
     by_interval, reads_gaps = True, True
@@ -68,17 +74,19 @@ class IntervalSpout(PlainSpout):
         options: Mapping[str, Any] | None = None,
         plausible: tuple[str, str] = PLAUSIBLE,
         foreign_links: bool = False,
+        lookback: str | None = None,
     ) -> None:
         self.root, self.pattern = absolute(root, "IntervalSpout"), name_pattern(pattern, "IntervalSpout")
         self.fields, self.time, self.format = fields_ddl(fields), time, format
         self.options, self.plausible = formats.mapping(options), plausible
-        self.foreign_links = foreign_links
+        self.foreign_links, self.lookback = foreign_links, lookback
         self._reading: Reading | None = None
+        self._late: tuple[Sequence[Counted], Mapping[str, int]] = ((), {})  # intervals and files of an attempt's look
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the spout's attributes without attributes of the process."""
-        return {**self.__dict__, "_reading": None, "_looked": None}
+        return {**self.__dict__, "_reading": None, "_looked": None, "_late": ((), {})}
 
     @property
     def identity(self) -> Metadata:
@@ -209,6 +217,30 @@ class IntervalSpout(PlainSpout):
         format_ = Format(self.format, parse_fields(self.fields), self._options(), root=self._folder)
         return passed_over(self._folder, metadata["files"], format_)
 
+    def arrived(self, before: Metadata, now: Metadata) -> dict[str, int]:
+        """Return the new files, with 0, and the files grown by whole lines, with the bytes of the plan before."""
+        sizes = ((name, self._since(name, before["files"].get(name), entry)) for name, entry in now["files"].items())
+        return {name: size for name, size in sizes if size is not None}
+
+    def _since(self, name: str, before: Entry | None, now: Entry) -> int | None:
+        """Return the first new byte of a file; None if the file has no new part, or was replaced, or has no lines."""
+        was = 0 if before is None else planned_size(before)
+        if before is None or was == 0 or planned_size(now) <= was:
+            return 0 if was == 0 and planned_size(now) > 0 else None
+        file = self._folder / name
+        if self.format == "parquet" or self._options().get("multiline") or not contents.splittable(file):
+            return None
+        return None if is_replaced(file, before) else was
+
+    def look_for(self, spark: SparkSession, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
+        """Look for records of intervals in new and grown files, from the next `emit_batch` on."""
+        self.close()
+        self._late = intervals, arrived
+
+    def found_late(self) -> Mapping[int, Mapping[str, Late]]:
+        """Return the late records met, by position and file."""
+        return {} if self._reading is None else self._reading.late()
+
     def check_plan(self, metadata: Metadata) -> None:
         """Refuse a plan with a file of another size, unless the planned part of a grown file can be read."""
         for name, entry in metadata["files"].items() if self.fusable else ():
@@ -242,13 +274,15 @@ class IntervalSpout(PlainSpout):
                 check_size(folder / name, planned_size(entry))
         asked = attempt, *metadata["interval"]
         if self._reading is None or not self._reading.serves(asked):
+            late, self._late = self._late, ((), {})
             self.close()
-            self._reading = self._read(spark, asked, metadata)
+            self._reading = self._read(spark, asked, metadata, *late)
         return self._reading.records
 
     def close(self) -> None:
         """Release the records read for an attempt."""
         reading, self._reading = self._reading, None
+        self._late = (), {}
         if reading is not None:
             reading.end()
 
@@ -261,9 +295,16 @@ class IntervalSpout(PlainSpout):
             return [] if hidden(self.root.name) else [self.root.name]
         return files_below(self.root, self.pattern, foreign_links=self.foreign_links)
 
-    def _read(self, spark: SparkSession, asked: tuple[Any, ...], metadata: Metadata) -> Reading:
+    def _read(
+        self,
+        spark: SparkSession,
+        asked: tuple[Any, ...],
+        metadata: Metadata,
+        intervals: Sequence[Counted],
+        arrived: Mapping[str, int],
+    ) -> Reading:
         # With pyarrow; a job file needs Python alone.
-        from txbatch.formats import parquet_files
+        from txbatch.formats import late_counts, parquet_files
         from txbatch.formats.scan import Format, Times, scan
 
         sizes = {name: planned_size(entry) for name, entry in metadata["files"].items()}
@@ -274,11 +315,20 @@ class IntervalSpout(PlainSpout):
         if self.format == "parquet":
             found = parquet_files.read(spark, self._folder, sizes, fields, self._options(), self.time)
             records = self._inside(found, start, end)
-            return Reading(asked, looks, records, kept=False)
+            (time,) = (field for field in fields if field.name == self.time)
+            of = spark, self._folder, list(arrived), time, intervals
+            late = partial(late_counts.count_in_parquet, *of) if arrived else dict
+            return Reading(asked, looks, records, kept=False, late=late)
         times = Times(self.time, *self._bounds(), start, end)
-        records = scan(spark, files, Format(self.format, fields, self._options(), times, self._folder.absolute()))
+        names = {self._folder.absolute() / name: name for name in arrived}
+        since = {file: arrived[name] for file, name in names.items()}
+        counter = late_counts.LateCounter.of(spark, intervals, since) if arrived else None
+        records = scan(
+            spark, files, Format(self.format, fields, self._options(), times, self._folder.absolute(), counter)
+        )
         kept = sum(sizes.values()) >= KEPT_BYTES
-        return Reading(asked, looks, records.persist() if kept else records, kept)
+        late = partial(counter.late, names.__getitem__) if counter else dict
+        return Reading(asked, looks, records.persist() if kept else records, kept, late)
 
     def _inside(self, records: DataFrame, start: datetime, end: datetime) -> DataFrame:
         from pyspark.sql import functions as F
@@ -317,6 +367,7 @@ class IntervalSpout(PlainSpout):
         return bounds("IntervalSpout", self.plausible)
 
     def _check(self) -> None:
+        self.lookback_micros  # noqa: B018 (an invalid length is refused)
         if self._time_type not in ("timestamp", "date" if self.format == "parquet" else "timestamp"):
             raise InvalidOption(f"IntervalSpout: time={self.time!r} is no timestamp among the fields {self.fields}")
         if self.format not in formats.FORMATS:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption, NoInterval
 from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
+from txbatch.core.sources.looking_back import LateRows, LooksBackInTable
 from txbatch.core.sources.spout import BatchCoordinator, Emitter, Spout
 from txbatch.spouts.tables import intervals
 from txbatch.spouts.tables.connection import Session
 from txbatch.spouts.tables.intervals import IntervalPlanner, TimeColumn, Timed, parts_of, rows_of
+from txbatch.spouts.tables.late_rows import counts
 from txbatch.spouts.tables.planning import KeptLook, Look
 from txbatch.spouts.tables.reads_table import ROW_BYTES, ReadsTable
 from txbatch.spouts.tables.stretches import Part
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from txbatch.core.records.declared import Fields
 
 
-class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
+class PostgresIntervalSpout(LooksBackInTable, ReadsTable, Emitter, Spout):
     """Reads the rows of a table of PostgreSQL with the field `time` in the run's interval, as they are when it is planned.
 
     `table`, `fields`, `source`, `timezone` and `accept` are those of PostgresSpout, and the table is prepared like its
@@ -31,7 +33,9 @@ class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
     time outside the two `plausible` dates makes planning fail: the row would be in no interval.
 
     The plan has the interval and a snapshot: each attempt reads the rows of the interval that the snapshot sees. A row that
-    commits later is not counted until the interval is restated; `txbatch status` and `verify` tell of the row. Transactional.
+    commits later is not counted until the interval is restated; runs, `txbatch status` and `verify` tell of the row.
+    Transactional. With `lookback`, such as "3 days", a run counts intervals with late rows again after the run's own commit, if
+    not further back.
     """
 
     by_interval = True
@@ -46,9 +50,11 @@ class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
         timezone: str | None = None,
         plausible: tuple[str, str] = PLAUSIBLE,
         accept: str | Sequence[str] = (),
+        lookback: str | None = None,
     ) -> None:
         super().__init__(table, fields, source, timezone, accept)
-        self.time, self.plausible = time, plausible
+        self.time, self.plausible, self.lookback = time, plausible, lookback
+        self.lookback_micros  # noqa: B018 (an invalid length is refused)
         bounds(type(self).__name__, plausible)
         if self._time_type not in ("timestamp", "date"):
             raise InvalidOption(
@@ -93,6 +99,11 @@ class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
         """Refuse a server that has another history than the plan that was counted, or is behind."""
         self.check_plan(before)
 
+    def late_rows(self, plans: Sequence[Metadata]) -> list[LateRows | None]:
+        """Return the late and missing rows of each plan's interval; None for a plan of another table."""
+        found = counts(self.identity, plans) if plans else []
+        return [each and _late_rows(plan["records"], *each) for plan, each in zip(plans, found, strict=True)]
+
     def planned_bytes(self, metadata: Metadata) -> int:
         """Return an estimate, from the number of rows."""
         return ROW_BYTES * int(metadata["records"])
@@ -110,6 +121,11 @@ class PostgresIntervalSpout(ReadsTable, Emitter, Spout):
     @property
     def _time_type(self) -> str:
         return {field.name: field.type for field in self._fields}.get(self.time, "")
+
+
+def _late_rows(counted: int, seen: int, later: int) -> LateRows:
+    """Return the late and missing rows. More rows than counted in the plan's snapshot are late, too: the rows were moved."""
+    return LateRows(later + max(seen - counted, 0), max(counted - seen, 0))
 
 
 class _Coordinator(BatchCoordinator):

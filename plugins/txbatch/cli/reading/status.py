@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows, show_status
+from txbatch.core.protocol.lookback import LatePosition
+from txbatch.core.text import one_line
 from txbatch.formats.changes import changed
 from txbatch.places import in_checkout
 from txbatch.postgres.apart.warehouses import Warehouses
@@ -14,7 +18,24 @@ from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.tables.batches import unknown_topology
 from txbatch.spouts.tables.late_rows import changed_tables
 
+# The maximum number of late positions told, for each topology.
+LATE_SHOWN = 5
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
+
+
+def _late(topology: str, late: LatePosition) -> dict[str, Any]:
+    told = {"position": late.position, "records": late.records, "files": dict(late.files), "found_by": late.found_by}
+    return {**told, "told": late.told(topology)}
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    """Print the rows by `show_status`, then the late records of each topology."""
+    show_status(rows)
+    for row in rows:
+        for late in row["late"][:LATE_SHOWN]:
+            click.echo(one_line(f"{row['topology']}: {late['told']}"))
+        if (more := len(row["late"]) - LATE_SHOWN) > 0:
+            click.echo(f"{row['topology']}: {more:,} more batches have late records; --json names all")
 
 
 @click.command()
@@ -32,7 +53,7 @@ EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
         "states",
     ),
     nothing=f"no topology has run yet; `txbatch run {EXAMPLE}` runs one",
-    show=show_status,
+    show=_show,
     drop=("aborted", "oldest_in_flight", "gaps", "records"),
     cut=("topology", "states"),
 )
@@ -50,6 +71,7 @@ def status(topology: str | None) -> Rows:
     return [
         {
             **row,
+            "late": [_late(row["topology"], each) for each in reader.late(row["topology"])],
             "half_committed": reader.half_committed(row["topology"]),
             "changed": [each for each in differ if each["topology"] == row["topology"]],
         }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, assert_never
 
+from txbatch.core.batch.came_late import CameLate, came_from_json, came_to_json
 from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
@@ -60,7 +61,10 @@ class StagedState:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The manifest of an attempt. `streams` has the records read by stream and partition; '' if a stream has no partitions."""
+    """The manifest of an attempt. `streams` has the records read by stream and partition; '' if a stream has no partitions.
+
+    `came_late` has the late records met by the attempt; None if the attempt did not look.
+    """
 
     topology: str
     attempt: TransactionAttempt
@@ -70,6 +74,7 @@ class Manifest:
     streams: Mapping[str, Mapping[str, ReadPartition]]
     states: Mapping[str, StagedState]
     unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    came_late: CameLate | None = None
 
     @property
     def records(self) -> int:
@@ -92,6 +97,7 @@ class Manifest:
             "streams": streams,
             "states": states,
             "unreadable": self.unreadable,
+            **({} if self.came_late is None else {"came_late": came_to_json(self.came_late)}),
         }
 
     @classmethod
@@ -112,6 +118,7 @@ class Manifest:
             streams=_each(value["streams"], lambda parts: _each(parts, _read_partition)),
             states=_each(value["states"], _staged_state),
             unreadable=_each(value["unreadable"], lambda holes: _each(holes, _text)),
+            came_late=None if value.get("came_late") is None else came_from_json(value["came_late"]),
         )
 
 

@@ -15,6 +15,7 @@ from txbatch.core.stored_json import METADATA_BYTES_MAX, check_format
 from txbatch.core.stored_json import Metadata as Metadata
 
 if TYPE_CHECKING:
+    from txbatch.core.batch.came_late import Look
     from txbatch.core.batch.loaded import Loaded
     from txbatch.core.batch.plan import BatchPlan
 
@@ -90,7 +91,8 @@ class BatchKind(StrEnum):
 class Restate:
     """The request to count the batch at `position` again, with the reason, and by whom the restate was asked for.
 
-    `accept_missing` counts the batch even if some records cannot be read; `skipped` allows a batch that was given up.
+    `accept_missing` counts the batch even if some records cannot be read; `skipped` allows a batch that was given up. If
+    `found_by` is a txid, the batch is counted only while no higher txid counts, or is counting, the position.
     """
 
     position: int
@@ -98,6 +100,7 @@ class Restate:
     by: str | None = None
     accept_missing: bool = False
     skipped: bool = False
+    found_by: int | None = None
 
     def __post_init__(self) -> None:
         if not self.why.strip():
@@ -200,7 +203,7 @@ class Assignment:
 
     `position` is the batch's own txid, or the restated one. `planned_at` is the time of planning, in microseconds since 1970;
     None if the batch is read once more, for comparing or rebuilding. `loaded` is the job as loaded at the start of the
-    attempt; the ledger does not keep `loaded`.
+    attempt, `look` the late records to look for, None if the attempt does not look; the ledger keeps neither.
     """
 
     topology: str
@@ -211,6 +214,7 @@ class Assignment:
     position: int = 0
     planned_at: int | None = None
     loaded: Loaded | None = None
+    look: Look | None = None
 
     def __post_init__(self) -> None:
         if not self.position:
@@ -244,17 +248,20 @@ class Assignment:
             **position,
             **planned_at,
             **({} if self.loaded is None else {"loaded": self.loaded.to_json()}),
+            **({} if self.look is None else {"look": self.look.to_json()}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Assignment:
         """Return the assignment of a JSON value. Raise NewerFormat if a newer txbatch wrote the value."""
+        from txbatch.core.batch.came_late import Look
         from txbatch.core.batch.loaded import Loaded
 
         check_format("the assignment", value, ASSIGNMENT_FORMAT)
         attempt = TransactionAttempt(value["txid"], value["attempt_id"])
         loaded = Loaded.from_json(value["loaded"]) if "loaded" in value else None
-        of = value.get("position", 0), value.get("planned_at"), loaded
+        look = Look.from_json(value["look"]) if "look" in value else None
+        of = value.get("position", 0), value.get("planned_at"), loaded, look
         return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"], *of)
 
 

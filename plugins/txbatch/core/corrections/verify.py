@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     """The outcome of verifying. Only EQUAL and SKIPPED are well."""
 
     EQUAL = "EQUAL"
+    LATE = "LATE"  # the counted records are EQUAL, and the interval has further records now
     DIFFERENT = "DIFFERENT"
     UNVERIFIABLE = "UNVERIFIABLE"
     SKIPPED = "SKIPPED"

@@ -179,8 +179,9 @@ def as_one_assignment(topology: Topology, attempts: Sequence[Assignment]) -> Ass
         return None
     plan = BatchPlan(known, static=first.plan.static, planned_at=first.plan.planned_at)
     planned_at = min((each.planned_at for each in attempts if each.planned_at is not None), default=None)
+    look = next((each.look for each in attempts if each.look is not None), None)
     of = first.code, first.position, planned_at
-    return Assignment(first.topology, first.attempt, first.token, plan.to_json(), *of)
+    return Assignment(first.topology, first.attempt, first.token, plan.to_json(), *of, look=look)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from txbatch.core.protocol.decisions import (
 from txbatch.core.protocol.fence import waited_for
 from txbatch.core.protocol.ledger import Head, Ledger, RunPlan
 from txbatch.core.protocol.planning import Coordinators, plan_batch, plan_restate
+from txbatch.core.protocol.restate import counted_meanwhile
 from txbatch.core.topology.topology import Topology
 
 
@@ -172,4 +173,6 @@ def _planned(
     if run.restate is None:
         return plan_batch(topology, head, run, ledger.upstream, by)
     version = ledger.version(topology.name, run.restate.position)
+    if counted_meanwhile(version, head.pending, run.restate):
+        return None
     return plan_restate(topology, head, version, run.restate, ledger.upstream, by)

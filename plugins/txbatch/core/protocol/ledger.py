@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.core.definition.redefinition import Redefinition
+from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
@@ -159,6 +161,19 @@ class Ledger(Protocol):
 
     def version(self, topology: str, txid: int) -> PositionVersion:
         """Return the version that counts now for a txid's position. Raise UnknownName if the topology has no such txid."""
+
+    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
+        """Return the plan of the last look before a batch, and intervals of earlier batches: the newest intervals, and all
+        intervals with an end after `since`.
+        """
+
+    def found_late(self, topology: str) -> Sequence[FoundLate]:
+        """Return the late records met by committed batches, unless a later version counts the records."""
+
+    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
+        """Return committed positions with intervals from `since` to before `until`, with the counting plans: the `most` newest,
+        newest first.
+        """
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return a batch's newest attempt, with the manifest if stored. Raise UnknownName before the first attempt."""

@@ -71,6 +71,14 @@ def check_version(version: PositionVersion, restate: Restate) -> None:
     check_not_left(version.first, version.left)
 
 
+def counted_meanwhile(version: PositionVersion, pending: Iterable[Batch], asked: Restate) -> bool:
+    """True if a txid above `found_by` counts the position, or is counting the position."""
+    if asked.found_by is None:
+        return False
+    open_ = (each.txid for each in pending if each.kind is BatchKind.RESTATE and each.position == asked.position)
+    return max([version.current.txid, *open_]) > asked.found_by
+
+
 def check_not_folded(version: PositionVersion) -> None:
     """Refuse to replace contributions folded by retention (R22)."""
     asked, current = version.asked, version.current

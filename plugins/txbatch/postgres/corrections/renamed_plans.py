@@ -23,6 +23,7 @@ def rename_stream(connection: Connection, topology: str, step: RenameStream) -> 
         "rename_stream_of_behind",
         "rename_stream_of_watermarks",
         "rename_stream_of_windows_left",
+        "rename_stream_of_came_late",
     ):
         connection.execute(query(statement), names)
     _rename(connection, topology, step)

@@ -15,11 +15,13 @@ from txbatch.core.batch.planned_files import PlannedFiles
 from txbatch.core.batch.planned_table import PlannedTable
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import CannotAsk, InvalidKey, TerminalError, UnknownName
+from txbatch.core.protocol.lookback import LatePosition, outstanding
 from txbatch.core.text import how_many
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import message_of, transaction
 from txbatch.postgres.database.expressions import escape_percent, pg_name, select_all, sql_type
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.tables import came_late
 from txbatch.postgres.tables.batches import unknown_topology
 
 Rows = list[dict[str, Any]]
@@ -64,6 +66,11 @@ class LedgerReader:
             for row in rows:
                 row[name] = [each for each in found if each["topology"] == row["topology"]]
         return rows
+
+    def late(self, topology: str) -> list[LatePosition]:
+        """Return the positions of a topology with uncounted late records."""
+        with transaction(self.engine) as connection:
+            return outstanding(came_late.found_late(connection, topology))
 
     def half_committed(self, topology: str) -> Rows:
         """Return the states apart that show a batch not committed in the ledger: the next run repairs the states (R21)."""

@@ -59,6 +59,15 @@ def differences(source: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -
     `source` is the identity of the spout. A plan of another server or table is not compared; OtherHistory if the first is
     one.
     """
+    found = counts(source, plans)
+    return [each and row_difference(plan["records"], *each) for plan, each in zip(plans, found, strict=True)]
+
+
+def counts(source: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> list[tuple[int, int] | None]:
+    """Return the number of rows of each plan's interval seen by the plan's snapshot, and of later rows.
+
+    None for a plan of another server or table. Raise OtherHistory if the first plan is of another server or table.
+    """
     name = source["source"]
     with reading(name, settings.source_url(name), source["table"]) as session:
         session.rows(f"SELECT set_config('statement_timeout', '{_SECONDS}s', true)")
@@ -68,10 +77,10 @@ def differences(source: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -
         same = [number for number, plan in enumerate(plans) if _server(plan) == here]
         if 0 not in same:
             raise OtherHistory(f"{session.of} is another table, or on another server, than when it was counted")
-        found: list[str | None] = [None] * len(plans)
+        found: list[tuple[int, int] | None] = [None] * len(plans)
         for numbers in (same[start : start + _TOGETHER] for start in range(0, len(same), _TOGETHER)):
-            for number, counts in zip(numbers, _counts(session, table, at, [plans[n] for n in numbers]), strict=True):
-                found[number] = row_difference(plans[number]["records"], *counts)
+            for number, counted in zip(numbers, _counts(session, table, at, [plans[n] for n in numbers]), strict=True):
+                found[number] = counted
     return found
 
 

@@ -1,0 +1,144 @@
+"""Late records after the commit of a run: positions within the lookback are counted again, all others are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from txbatch.core.batch.plan import BatchPlan, OfInterval
+from txbatch.core.batch.transaction import Batch, Metadata, Run
+from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
+from txbatch.core.protocol import lookback, restate
+from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition
+from txbatch.run.run_names import OF_CALL
+from txbatch.run.steps import Steps
+from txbatch.run.unfinished import reason_of
+
+log = logging.getLogger(__name__)
+# Brings the batch of a run through all steps, and returns the finished batches.
+Finish = Callable[[Run], list[Batch]]
+
+
+@dataclass
+class LookBack:
+    """Counts late positions again for a run or a call, `of`. `told` are late positions left as counted."""
+
+    steps: Steps
+    of: Run
+    told: list[LatePosition] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The topology's name."""
+        return self.steps.job.topology.name
+
+    def due(self, counted: Counting) -> list[LatePosition]:
+        """Return the late positions to count again, oldest first, and add the told positions to `told`."""
+        due = list[LatePosition]()
+        found = [late for late in self._in_files() if late.found_by in counted.txids or self._is_within(late, counted)]
+        for late in [*found, *self._in_tables(counted)]:
+            within = self._is_within(late, counted)
+            why_not = self._why_not(late) if within else late.why_not
+            if within and why_not is None:
+                due.append(late)
+            else:
+                self.told.append(replace(late, why_not=why_not))
+        return sorted(due, key=lambda late: late.position)
+
+    def _is_within(self, late: LatePosition, counted: Counting) -> bool:
+        lengths = lookback.lookbacks(self.steps.job.topology)
+        return any(counted.within(late.interval, lengths[name]) for name in late.streams if name in lengths)
+
+    def run_of(self, late: LatePosition) -> Run:
+        """Return the run to count a position again, always the same run."""
+        again = late.as_restate()
+        name = f"{self.of.name}{OF_CALL}{late.position}"
+        return replace(self.of, name=name, interval=None, parameters={}, restate=again)
+
+    def again(self, late: LatePosition, finish: Finish) -> list[Batch]:
+        """Count a position again by `finish`. Tell the position instead after a failure, or if another run is in the way."""
+        run = self.run_of(late)
+        try:
+            return finish(run)
+        except (LeaseHeld, NotItsTurn) as error:
+            why_not = f"the next run counts them: {error.text}"
+        except TerminalError as error:
+            if isinstance(error, StaleAttempt):
+                raise
+            why_not = self._given_up(run, error)
+        self.told.append(replace(late, why_not=why_not))
+        return []
+
+    def _given_up(self, run: Run, error: TxbatchError) -> str:
+        """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason."""
+        own = self.steps.ledger.head(self.name, run).own
+        if own is not None and not own.status.final:
+            log.warning("%s: txid %s is aborted: %s", self.name, own.txid, error)
+            self.steps.ledger.abort(self.name, own.txid, reason_of(error))
+        return reason_of(error)
+
+    def _in_tables(self, counted: Counting) -> Iterator[LatePosition]:
+        """Yield the positions with late rows, without those of the run. A table that cannot be compared is logged."""
+        topology = self.steps.job.topology
+        for name, spout in lookback.in_tables(topology).items():
+            plans = [(each, plan) for each in self._compared(name, counted) if (plan := _plan_of(each.plan, name))]
+            try:
+                found = spout.late_rows([plan for _, plan in plans])
+            except TxbatchError as error:
+                log.warning("%s: late rows of %s were not looked for: %s", topology.name, spout.table, error)
+                continue
+            for (each, _), rows in zip(plans, found, strict=True):
+                if late := lookback.in_table(name, spout.table, each, rows):
+                    yield late
+
+    def _compared(self, stream: str, counted: Counting) -> list[CountedPlan]:
+        """Return the counted positions to compare with a table: within the lookback, or else only the newest."""
+        length = lookback.lookbacks(self.steps.job.topology).get(stream)
+        if counted.whole is None:
+            return []
+        most, since = TABLE_NEWEST if length is None else TABLE_MAX, counted.since(length)
+        found = self.steps.ledger.counted_plans(self.name, since, counted.whole.end, most + len(counted.txids))
+        return [each for each in found if each.position not in counted.txids][:most]
+
+    def _in_files(self) -> Sequence[LatePosition]:
+        topology = self.steps.job.topology
+        if not lookback.in_files(topology):
+            return ()
+        return lookback.outstanding(self.steps.ledger.found_late(topology.name), self._is_mine)
+
+    def _is_mine(self, run: str) -> bool:
+        return run == self.of.name or run.startswith(f"{self.of.name}{OF_CALL}")
+
+    def _why_not(self, late: LatePosition) -> str | None:
+        """Return the reason to leave a position as counted; None if the position may be counted again (R17)."""
+        if late.why_not:
+            return late.why_not
+        topology, ledger = self.steps.job.topology, self.steps.ledger
+        try:
+            restate.check_topology(topology)
+            version = ledger.version(topology.name, late.position)
+            restate.check_version(version, late.as_restate())
+            return self._differing(late, version.plan)
+        except TxbatchError as error:
+            return error.text
+
+    def _differing(self, late: LatePosition, counted: BatchPlan) -> str | None:
+        """Return the first changed file of a counted plan, with the change; None without such a file."""
+        spouts = lookback.in_files(self.steps.job.topology)
+        for name in sorted(late.streams & spouts.keys()):
+            found_by = self.steps.ledger.batch(self.name, late.found_by)
+            then, now = _plan_of(counted, name), _plan_of(found_by.plan, name)
+            if not then or not now:
+                continue
+            spout, read = spouts[name], {*then["files"], *late.files}
+            if gone := sorted(read.intersection([*spout.gone(then), *spout.gone(now)])):
+                return f"{gone[0]} is gone since"
+            if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
+                return told
+        return None
+
+
+def _plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
+    planned = plan.streams.get(stream)
+    return planned.plan if isinstance(planned, OfInterval) else None

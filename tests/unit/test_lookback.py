@@ -1,0 +1,345 @@
+"""Late records on the twin: which positions a run counts again by itself, and which are told (R17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from late_days import FIELDS, Days
+from refusals import refused
+
+from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
+from txbatch.core.batch.came_late import Late, Look
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Batch, BatchStatus, Run
+from txbatch.core.errors import LeaseHeld
+from txbatch.core.protocol.lookback import Counting, FoundLate, differing, lookbacks, outstanding
+from txbatch.memory.application import MemoryApplication
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.run_locks import MemoryRunLocks
+from txbatch.memory.runner import MemoryJob
+from txbatch.memory.staging import MemoryStaging
+from txbatch.run.look_back import LookBack
+from txbatch.run.runner import Runner
+from txbatch.run.steps import Steps
+
+pytestmark = pytest.mark.rule("R17")
+DAY = timedelta(days=1)
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def day(number: int) -> Interval:
+    return Interval(FIRST + (number - 1) * DAY, FIRST + number * DAY)
+
+
+class Case:
+    """Days of files below a folder, counted on the twin."""
+
+    def __init__(self, root: Path, lookback: str | None = "3 days") -> None:
+        self.root, self.ledger, self.staging = root, MemoryLedger(), MemoryStaging()
+        self.locks = MemoryRunLocks()
+        self.define(lookback)
+
+    def define(self, lookback: str | None) -> None:
+        topology = Topology("days", max_pending=3)
+        stream = topology.new_stream("in", Days(self.root, FIELDS, time="at", lookback=lookback)).project("name")
+        stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
+        self.topology = topology
+        self.steps = Steps(MemoryJob(topology.check()), self.ledger, self.staging, self.locks)
+
+    def runner(self) -> Runner:
+        return Runner(self.steps, MemoryApplication(self.topology, self.staging))
+
+    def run(self, *numbers: int) -> list[int]:
+        """Count days by one call, and return the txids."""
+        with self.runner() as runner:
+            done = [batch.txid for batch in runner.run_each(map(day, numbers))]
+            self.told = [late.told("days") for late in runner.told]
+        return done
+
+    def comes(self, name: str, *lines: str) -> None:
+        with (self.root / name).open("a") as file:
+            file.writelines(f"2024-01-{line}\n" for line in lines)
+
+    @property
+    def restates(self) -> list[tuple[int, int, str | None]]:
+        found = (each for each in self.ledger.tables.batches_of("days") if each.restate)
+        return [(each.txid, each.position, each.reason) for each in found if each.status is BatchStatus.COMMITTED]
+
+    @property
+    def counts(self) -> dict[Any, Any]:
+        return {key[0]: row.value[0] for key, row in self.ledger.rows("days").items()}
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    made = Case(tmp_path)
+    made.comes("1.csv", "01T10:00Z,a", "01T11:00Z,b")
+    assert made.run(1) == [1]
+    return made
+
+
+def test_late_records_are_counted_by_a_txid_of_their_own_once(case: Case) -> None:
+    case.comes("x.csv", "02T10:00Z,b", *["01T10:00Z,a"] * 12)
+    assert case.run(2) == [2, 3]
+    assert case.restates == [(3, 1, "lookback: 12 records in x.csv")]
+    assert case.counts == {"a": 13, "b": 2}
+    assert (case.run(2), case.run(3)) == ([2], [4])
+    assert (len(case.restates), case.told) == (1, [])
+
+
+def test_several_positions_are_emitted_together_and_each_is_a_txid(case: Case) -> None:
+    case.run(2, 3)
+    case.comes("x.csv", *(f"0{number}T10:00Z,c" for number in (1, 2, 3, 4)))
+    case.comes("y.csv", "02T10:00Z,c")
+    assert case.run(4) == [4, 5, 6, 7]
+    told = ["lookback: 1 record in x.csv", "lookback: 2 records in x.csv, y.csv", "lookback: 1 record in x.csv"]
+    assert case.restates == [(txid, txid - 4, why) for txid, why in zip((5, 6, 7), told, strict=True)]
+    assert case.counts["c"] == 5
+
+
+def test_without_a_lookback_they_are_told_once_by_runs_and_kept(case: Case) -> None:
+    case.define(None)
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(2) == [2]
+    assert case.told == ['late for txid 1: 1 record in x.csv; `txbatch restate days 1 --why "..."` counts them']
+    assert case.run(3) == [3]
+    assert case.told == []
+    assert [late.position for late in outstanding(case.ledger.found_late("days"))] == [1]
+    case.define("3 days")
+    assert case.run(4) == [4, 5]
+
+
+def test_a_late_file_that_is_gone_again_is_told(case: Case) -> None:
+    case.define(None)
+    case.comes("x.csv", "01T10:00Z,a")
+    case.run(2)
+    (case.root / "x.csv").unlink()
+    case.define("3 days")
+    assert case.run(3) == [3]
+    assert case.told == ["late for txid 1: 1 record in x.csv; x.csv is gone since"]
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(4) == [4, 5]
+
+
+def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:
+    case.run(3)
+    case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a", "03T10:00Z,a")
+    assert case.run(2) == [3, 4]
+    assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
+    assert case.told[0].startswith("late for txid 2: 1 record in x.csv; ")
+    assert case.run(4) == [5, 6]
+    assert case.restates[1:] == [(6, 2, "lookback: 1 record in x.csv")]
+
+
+def attempt(case: Case, number: int) -> tuple[Batch, Run]:
+    """A run up to the manifest of its batch."""
+    run, application = Run(f"run {number}", interval=day(number)), MemoryApplication(case.topology, case.staging)
+    batch = case.steps.initialize_transaction(run)
+    assert isinstance(batch, Batch)
+    return case.steps.emit_batch(batch, run, application.emit), run
+
+
+def looked_back(case: Case, batch: Batch, run: Run) -> list[int]:
+    """What a run decides to count again after the commit of its batch."""
+    counting = Counting()
+    counting.add(batch)
+    return [late.position for late in LookBack(case.steps, run).due(counting)]
+
+
+def test_two_runs_that_meet_the_same_file_count_it_once(case: Case) -> None:
+    """Both read before the other one committed, and both decide before the other one plans."""
+    case.comes("x.csv", "01T10:00Z,a")
+    (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
+    for batch, run in ((first, one), (second, other)):
+        case.steps.success(case.steps.commit(batch, run).batch)
+    assert [late.found_by for late in case.ledger.found_late("days")] == [3, 2]
+    counting = Counting()
+    counting.add(first)
+    look_back = LookBack(case.steps, one)
+    (late,) = look_back.due(counting)
+    assert (late.records, late.found_by) == (1, 3)
+    asked = [LookBack(case.steps, run).run_of(late) for run in (one, other)]
+    planned = case.steps.find_or_plan(asked[0])
+    assert isinstance(planned, Batch)
+    assert not isinstance(case.steps.find_or_plan(asked[1]), Batch), "the first one counts it"
+    assert looked_back(case, second, other) == []
+    assert looked_back(case, first, one) == [1], "until it is committed"
+    emitted = case.steps.emit_batch(planned, asked[0], MemoryApplication(case.topology, case.staging).emit)
+    case.steps.success(case.steps.commit(emitted, asked[0]).batch)
+    assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
+    assert not isinstance(case.steps.find_or_plan(asked[1]), Batch), "the first one has counted it"
+    assert case.run(4) == [5]
+
+
+def test_a_batch_in_flight_that_has_read_the_file_is_not_late(case: Case) -> None:
+    case.comes("x.csv", "02T10:00Z,a", "03T10:00Z,a")
+    (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
+    for batch, run in ((first, one), (second, other)):
+        case.steps.success(case.steps.commit(batch, run).batch)
+    assert [(each.position, each.is_counted) for each in case.ledger.found_late("days")] == [(2, True)]
+    assert looked_back(case, second, other) == []
+
+
+def test_what_an_aborted_batch_met_the_next_one_meets(case: Case) -> None:
+    case.comes("x.csv", "01T10:00Z,a")
+    batch, _ = attempt(case, 2)
+    case.ledger.abort("days", batch.txid, "wrong")
+    assert case.run(3) == [3, 4]
+    assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
+
+
+def test_another_run_in_the_way_leaves_them_to_the_next_one(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.comes("x.csv", "01T10:00Z,a")
+    finish = Runner._finish_held
+
+    def held(runner: Runner, run: Run) -> Any:
+        if run.restate is None:
+            return finish(runner, run)
+        raise LeaseHeld("somebody is at work")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "_finish_held", held)
+        assert case.run(2) == [2]
+    assert case.told == ["late for txid 1: 1 record in x.csv; the next run counts them: somebody is at work"]
+    assert case.run(3) == [3, 4]
+
+
+def test_one_batch_of_a_train_looks(case: Case) -> None:
+    case.comes("x.csv", *(f"0{number}T10:00Z,a" for number in range(1, 6)))
+    assert case.run(2, 3, 4, 5) == [2, 3, 4, 5, 6]
+    assert sorted(case.ledger.tables.came_late) == [("days", 1), ("days", 2)]
+
+
+FOUND = FoundLate(
+    *(7, "in", 1, day(1), 1, BatchStatus.COMMITTED, "run", {"x": Late(3, 0)}, {"x": [90, 5]}, {"x": [60, 5]}),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "records"),
+    [
+        ({}, 3),
+        ({"counted": {}}, 3),
+        ({"counted": {"x": [90, 5]}}, None),
+        ({"counted": {"x": 95}}, None),
+        ({"status": BatchStatus.EMITTED}, None),
+        ({"version": 5, "status": BatchStatus.EMITTED, "run": "other"}, 3),
+        ({"version": 5, "status": BatchStatus.EMITTED, "run": "other", "counted": {"x": [90, 5]}}, None),
+        ({"version": 8, "status": BatchStatus.PLANNED, "run": "other"}, None),
+        ({"version": 8, "status": BatchStatus.PLANNED, "run": "mine"}, 3),
+    ],
+)
+def test_what_is_outstanding(changes: dict[str, Any], records: int | None) -> None:
+    found = outstanding([replace(FOUND, **changes)], lambda run: run == "mine")
+    assert [late.records for late in found] == ([] if records is None else [records])
+
+
+def test_records_that_two_batches_met_count_once_and_those_behind_them_too() -> None:
+    again = replace(FOUND, found_by=8, files={"x": Late(3, 0)})
+    behind = replace(FOUND, found_by=9, files={"x": Late(4, 90), "y": Late(1, 0)}, seen={"x": [200, 6], "y": [9, 6]})
+    (late,) = outstanding([behind, again, FOUND])
+    assert (late.files, late.records, late.found_by) == ({"x": 7, "y": 1}, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("now", "arrived", "told"),
+    [
+        ({"a": [9, 1, 7], "b": [5, 1, 7]}, (), None),
+        ({"a": [9, 2, 7]}, (), None),
+        ({"b": [9, 1, 7]}, (), "a is gone since"),
+        ({"a": [8, 2, 7]}, (), "a is shorter since"),
+        ({"a": [9, 2, 6]}, (), "a was replaced since"),
+        ({"a": [12, 2, 6]}, (), "a was replaced since"),
+        ({"a": [12, 2, 6]}, ("a",), None),
+        ({"a": 9}, (), None),
+    ],
+)
+def test_a_file_that_is_not_what_it_was(now: dict[str, Any], arrived: tuple[str, ...], told: str | None) -> None:
+    assert differing({"a": [9, 1, 7]}, now, arrived) == told
+
+
+def test_the_lookback_of_a_run_is_before_its_interval() -> None:
+    counting = Counting(day(5))
+    assert [counting.within(day(number), 3 * 86_400_000_000) for number in range(1, 8)] == [
+        *(False, True, True, True),
+        *(True, False, False),
+    ]
+    assert counting.within(Interval(datetime(1, 1, 2, tzinfo=UTC), day(1).end), 10_000 * 365 * 86_400_000_000)
+    assert not Counting().within(day(1), 1)
+
+
+@pytest.mark.parametrize("lookback", ["", "3", "3 ducks", "0 days", "-1 day", "1 month", 3])
+def test_a_length_that_is_none_is_refused(lookback: Any, tmp_path: Path) -> None:
+    with refused("TX108", "lookback"):
+        IntervalSpout(tmp_path, FIELDS, time="at", lookback=lookback)
+
+
+def test_the_lookback_is_not_the_source(tmp_path: Path) -> None:
+    spouts = [IntervalSpout(tmp_path, FIELDS, time="at", lookback=each) for each in (None, "3 days")]
+    assert spouts[0].identity == spouts[1].identity
+
+
+def changed(root: Path, change: Callable[[Path], object], **options: Any) -> dict[str, int]:
+    """What has arrived in a folder by a change."""
+    spout = IntervalSpout(root, FIELDS, time="at", **options)
+    before = {"files": spout._found()}
+    change(root)
+    return spout.arrived(before, {"files": spout._found()})
+
+
+def test_files_that_arrive(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("one\n")
+    (tmp_path / "b.csv").write_text("one\n")
+    (tmp_path / "empty.csv").touch()
+
+    def change(root: Path) -> None:
+        (root / "a.csv").write_text("one\ntwo\n")
+        (root / "b.csv").write_text("two\none\n")
+        (root / "c.csv").write_text("one\n")
+        (root / "d.csv").touch()
+        (root / "empty.csv").write_text("one\n")
+
+    assert changed(tmp_path, change) == {"a.csv": 4, "c.csv": 0, "empty.csv": 0}
+
+
+def test_of_files_without_lines_new_ones_arrive_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('"one"\n')
+
+    def change(root: Path) -> None:
+        (root / "a.csv").write_text('"one"\n"two"\n')
+        (root / "b.csv").write_text('"one"\n')
+
+    assert changed(tmp_path, change, options={"multiline": True}) == {"b.csv": 0}
+
+
+def test_an_attempt_is_told_what_to_look_for_and_its_manifest_has_what_came() -> None:
+    look = Look(((1, 0, 5), (2, 5, 9)), {"in": {"x": 3}})
+    assert Look.from_json(look.to_json()) == look
+    with pytest.raises(ValueError, match="no count"):
+        Manifest.from_json(
+            {**_MANIFEST, "came_late": {"in": {"1": {"x": [-1, 0]}}}},
+        )
+    came = {"in": {1: {"x": Late(2, 3)}}}
+    manifest = replace(Manifest.from_json(_MANIFEST), came_late=came)
+    assert Manifest.from_json(manifest.to_json()) == manifest
+    assert Manifest.from_json(_MANIFEST).came_late is None
+
+
+_MANIFEST: dict[str, Any] = {
+    "topology": "days",
+    "attempt": {"txid": 1, "attempt_id": 1},
+    **dict.fromkeys(("token", "code", "metadata_digest"), "x"),
+    **{name: {} for name in ("streams", "states", "unreadable")},
+}
+
+
+def test_lookbacks_are_of_streams_that_have_one(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    assert lookbacks(case.topology) == {"in": 3 * 86_400_000_000}
+    case.define(None)
+    assert lookbacks(case.topology) == {}
