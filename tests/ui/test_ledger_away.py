@@ -1,4 +1,4 @@
-"""A ledger that does not answer, is slow, is of another version, or forbids: said in words, soon, and without a name of a host."""
+"""A ledger that does not answer, is slow, is of another version, or forbids: said in words, soon, and without a host's name."""
 
 from __future__ import annotations
 
