@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from txbatch import __version__
 from txbatch.core.errors import (
     CannotAsk,
+    DatabaseRefused,
     InvalidKey,
     NotMigrated,
     PastNotKept,
@@ -164,7 +165,15 @@ def answer_to(error: Exception) -> tuple[int, str]:
             return 503, NO_RIGHT
         case TooSlow():
             return 503, SLOW
+        case DatabaseRefused() if _is_of_another_version(error):
+            return 503, OLD
         case TxbatchError() | TimeoutError():
             return 503, AWAY
         case _:
             return 500, BROKEN
+
+
+def _is_of_another_version(error: Exception) -> bool:
+    """Return whether a statement named a column or a function that the ledger lacks."""
+    code = getattr(getattr(error.__cause__, "orig", None), "pgcode", None)
+    return code in ("42703", "42883")
