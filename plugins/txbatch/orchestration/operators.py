@@ -30,7 +30,7 @@ from txbatch.orchestration.failing.for_airflow import failing_as_airflow
 from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.orchestration.form import fields, giving_up, planning_first
 from txbatch.orchestration.form.fields import Asked
-from txbatch.orchestration.schedules import check_scheduled, timetable_of
+from txbatch.orchestration.schedules import check_scheduled, cut_in, timetable_of
 from txbatch.orchestration.submitting import SubmittingOperator
 from txbatch.orchestration.waiting import Waiting
 
@@ -67,7 +67,7 @@ class TransactionOperator(BaseOperator):
             outages_waited_for(topology.name, context, event, of_waits),
         ):
             asked = fields.asked(topology, self.own, context)
-            steps, run, step = open_steps(self.job), fields.run_of_form(context), self.step
+            steps, run, step = open_steps(self.job, cut_in(context)), fields.run_of_form(context), self.step
             match asked:
                 case Asked.GIVE_UP:
                     step = self.give_up

@@ -13,7 +13,7 @@ from txbatch.core.errors import DefinitionError, InvalidSchedule
 from txbatch.orchestration.result import zone_of
 
 if TYPE_CHECKING:
-    from airflow.sdk import DAG
+    from airflow.sdk import DAG, Context
 
 GRID = 'CronDataIntervalTimetable("0 0 * * *", timezone="UTC")'
 DAILY = f"{GRID}, from airflow.timetables.interval"
@@ -61,6 +61,12 @@ def timetable_of(dag: DAG) -> Any:
 def is_scheduled(timetable: object) -> bool:
     """True unless the schedule is None. Without a schedule, runs may have any interval."""
     return type(timetable).__name__ != "NullTimetable"
+
+
+def cut_in(context: Context) -> str | None:
+    """Return the zone in which the schedule of a run's DAG cuts intervals; None without a schedule."""
+    dag = context.get("dag")
+    return zone_of(timetable_of(dag)) if dag is not None and is_scheduled(timetable_of(dag)) else None
 
 
 def check_scheduled(interval: Interval, dag: DAG) -> None:

@@ -1,0 +1,345 @@
+"""What the routes of the pages answer: frozen values. A value, an offset, a sum and a key travel as the text of PostgreSQL.
+
+A number of a payload is a count of batches, attempts or rows, or a txid; the text of a moment is ISO 8601 in UTC, with `Z`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from txbatch.ui.state_payloads import Column, State
+
+# What differs from the design of the pages:
+#  One.topology        the row of the list is nested: `one.topology.zone`, and `one.show_values` says if numbers are shown
+#  One.dags.gc         the DAG of the topology, else txbatch.gc
+#  State.apart         the name of the other database, or null; State.past_kept: `why`, `as-of` and `changes` can answer
+#  Stream              its name, its fields, and whether it is read by partitions or files (`by_partition`)
+#  Batch.failing       the newest attempt of an open batch has failed
+#  Batch.late          records by state, as text
+#  Exceptional.look    planned, emitted, failing, aborted, restate, skip or replaced
+#  Proof.records_read  null before the commit, and so is `equal`; `rebuilt`: a rebuild has counted the batch anew since, so that
+#                      `equal` is null; `verified` is always null: the ledger keeps no verdict, the runs of T.verify have it
+#  Changes             keys apart from values: {key: [...], before: [...] | null, after: [...] | null}; the same of a batch
+#                      (from_txid = X - 1, to_txid = X) and between two txids
+#  Intervals.more      the window has more than 1,000 intervals; `span` also has `first` and `last` of all intervals; with
+#                      neither `from` nor `to` the answer is the last 31 days of `span`; a window has at most 400 days
+#  Interval.counts     the txid that counts there: a restate's, else the batch's own; null while nothing is committed
+#  Partitions.rows     the partitions of this page with the column at the right, `next` for `after`; `search` is a part of a
+#                      name; 100 partitions are a page; `after` and `next` are stream and partition as one text
+#  Keys.rows           whole keys; `key` given once for each leading column narrows, `starts` is the begin of the next column
+#  AsOf                `first` and `last`: what txids can be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A topology in the list. `whole_to`: all is counted from the first interval up to then."""
+
+    topology: str
+    by_interval: bool
+    zone: str | None
+    newest_txid: int | None
+    current_to_txid: int | None
+    whole_to: str | None
+    committed_at: str | None
+    in_flight: int
+    failing: int
+    waiting: int
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topologies:
+    """The topologies that the user may read."""
+
+    topologies: list[Topology]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of a topology."""
+
+    stream: str
+    fields: list[Column]
+    by_partition: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """An open batch whose newest attempt has failed."""
+
+    txid: int
+    attempt: str
+    finished_at: str | None
+    error: str | None
+    error_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A run, or its batch, that waits for a batch. `alive`: the run that is waited for has shown a sign of life lately."""
+
+    txid: int | None
+    run: str | None
+    waits_for_txid: int
+    waits_for_run: str | None
+    alive: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dags:
+    """The DAGs of acts on a topology; None: there is none."""
+
+    verify: str | None
+    rebuild: str | None
+    gc: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """All that the header of a page says of a topology."""
+
+    topology: Topology
+    job: str
+    paused: bool | None
+    may_trigger: bool
+    show_values: bool
+    streams: list[Stream]
+    states: list[State]
+    failing: list[Failing]
+    waiting: list[Waiting]
+    dags: Dags
+
+
+@dataclass(frozen=True, slots=True)
+class Exceptional:
+    """A txid that is not simply committed."""
+
+    txid: int
+    look: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All txids of a topology at a glance: 1 to `last` are committed, but for the exceptions."""
+
+    last: int | None
+    exceptions: list[Exceptional]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch, as in `report.batches`."""
+
+    txid: int
+    position: int
+    kind: str
+    status: str
+    final: bool
+    failing: bool
+    start: str | None
+    end: str | None
+    attempts: int
+    records: str | None
+    kept: dict[str, str] | None
+    keys: dict[str, str] | None
+    late: dict[str, str] | None
+    ahead: str | None
+    seconds: float | None
+    emit_seconds: float | None
+    dag_id: str | None
+    run_id: str | None
+    run: str | None
+    lease_live: bool
+    created_at: str
+    committed_at: str | None
+    reason: str | None
+    requested_by: str | None
+    replaced_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Batches, newest first; `next` is the `before` of the older ones, None: there are none."""
+
+    batches: list[Batch]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try at a batch. `error` is a sentence about rights where the reader may not see errors."""
+
+    attempt_id: int
+    attempt: str
+    status: str
+    run: str | None
+    error: str | None
+    error_code: str | None
+    started_at: str
+    finished_at: str | None
+    seconds: float | None
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a batch read of a partition or file, or that it could not."""
+
+    stream: str | None
+    source: str
+    status: str
+    start: str | None
+    end: str | None
+    records: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restatement:
+    """A restate of the batch, or the restate that the batch is."""
+
+    txid: int
+    position: int
+    replaced_txid: int | None
+    status: str
+    reason: str | None
+    requested_by: str | None
+    created_at: str
+    committed_at: str | None
+    records_before: str | None
+    records: str | None
+    replaced_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The verdict of a verification."""
+
+    at: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What shows that a batch counts once."""
+
+    attempts_tried: int
+    attempt_that_counted: str | None
+    records_read: str | None
+    records_of_partitions: str | None
+    equal: bool | None
+    rebuilt: bool
+    verified: Verified | None
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A batch with its tries, reads and restates."""
+
+    batch: Batch
+    attempts: list[Attempt]
+    more_attempts: bool
+    reads: list[Read]
+    more_reads: bool
+    restates: list[Restatement]
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A window of time, with the begin and the end of all intervals of the topology."""
+
+    start: str | None
+    end: str | None
+    first: str | None
+    last: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A batch by time. `counts`: the txid that counts the interval, which is a restate's where one was committed."""
+
+    start: str
+    end: str
+    txid: int
+    kind: str
+    status: str
+    failing: bool
+    counts: int | None
+    attempts: int
+    records: str | None
+    run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Time between counted intervals that is not counted. `txid`: a batch has the interval, and is not committed."""
+
+    start: str
+    end: str
+    txid: int | None
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """The intervals of a window of time."""
+
+    span: Span
+    zone: str | None
+    intervals: list[Interval]
+    gaps: list[Gap]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """How far a partition is counted."""
+
+    stream: str
+    partition: str
+    consumed_to: str | None
+    current_to_txid: int | None
+    current_to: str | None
+    unreadable_since_txid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a batch read of a partition, or that it could not."""
+
+    stream: str
+    partition: str
+    txid: int
+    status: str
+    start: str | None
+    end: str | None
+    records: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Partitions by name, and what batches of a few txids read of each."""
+
+    first: int
+    last: int
+    rows: list[Partition]
+    cells: list[Cell]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The batches that a run of the DAG planned."""
+
+    batches: list[Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The answer to a request that failed."""
+
+    detail: str
