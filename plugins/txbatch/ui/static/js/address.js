@@ -3,7 +3,7 @@
 import { search } from "./api.js";
 
 const NAMES = [
-  ...["dag_id", "run_id", "asset", "page", "txid", "state", "before", "only", "from", "to"],
+  ...["dag_id", "run_id", "asset", "page", "txid", "state", "before", "show", "from", "to"],
   ...["by", "search", "after", "first", "last", "as_of"],
 ];
 const OF_ASSETS = "txbatch://";

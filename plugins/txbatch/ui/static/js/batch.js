@@ -123,9 +123,9 @@ function line(sign, words, kind = "") {
 function verdict(view, { verified }) {
   if (verified) return line("✓", `verified ${verified.at}: ${verified.outcome}`);
   const dag = view.one.dags.verify;
-  const words = dag ? "the runs of " : "not verified by a DAG: there is none";
-  return h("li", {}, h("span", { "aria-hidden": "true" }, "– "), words,
-    dag && [h("bdi", {}, dag), " have the verdicts ", button("Verify…", () => verify(view), { class: "small" })]);
+  const sign = h("span", { "aria-hidden": "true" }, "– ");
+  if (!dag) return h("li", {}, sign, "not verified: no DAG does");
+  return h("li", {}, sign, "not verified here: the runs of ", h("bdi", {}, dag), " tell ", button("Verify…", () => verify(view), { class: "small" }));
 }
 
 function timeline({ batch: now, attempts: tries }) {
@@ -133,7 +133,8 @@ function timeline({ batch: now, attempts: tries }) {
   const lines = tries.map((each) => {
     const last = each.status === "committed" && now.committed_at;
     const parts = [begin, [`emit ${each.attempt} `, h("b", {}, took(each.seconds))]];
-    if (last && each.finished_at) parts.push(["waited ", took((Date.parse(last) - Date.parse(each.finished_at)) / 1000)]);
+    const waited = last && each.finished_at ? (Date.parse(last) - Date.parse(each.finished_at)) / 1000 : -1;
+    if (waited >= 0) parts.push(["waited ", took(waited)]);
     parts.push(last ? ["committed ", moment(last)] : [`${each.status} `, moment(each.finished_at)]);
     return h("li", { "data-key": each.attempt, class: `of-${each.status}` }, parts.map((part) => h("span", {}, part)));
   });
@@ -165,7 +166,7 @@ function attempts({ attempts: tries, more_attempts: more }) {
 function reads({ reads: all, more_reads: more }) {
   if (all.length === 0) return null;
   const rows = all.map((each) => [`${each.stream}:${each.source}`, [
-    h("bdi", {}, each.stream ?? ""), h("bdi", { class: "file" }, each.source), digits(each.start), digits(each.end), digits(each.records),
+    h("bdi", {}, each.stream ?? ""), h("bdi", { class: "file" }, each.source), h("bdi", {}, each.start ?? "–"), h("bdi", {}, each.end ?? "–"), digits(each.records),
     each.status === "read" ? "" : h("span", { class: "fails" }, each.status, each.reason && [": ", h("bdi", {}, clip(each.reason))]),
   ], ""]);
   return h("section", {}, h("h3", {}, "What it read"), table("What it read", READS, rows), more && h("p", { class: "quiet" }, "The first 100 are shown."));

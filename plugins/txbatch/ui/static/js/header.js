@@ -27,13 +27,20 @@ export function header(view) {
 }
 
 function told({ one, batches }) {
-  const { by_interval: byTime, zone, whole_to: whole, newest_txid: newest, committed_at: committed } = one.topology;
+  const { by_interval: byTime, zone, whole_to: whole } = one.topology;
   const parts = [byTime ? `${unitOf(batches)} of ${zoneOf(zone)}` : "by offset"];
   if (whole) parts.push(`whole up to ${upTo(whole, zone)}`);
-  if (newest != null) parts.push(`newest txid ${digits(newest)}`);
-  if (committed) parts.push([newest == null ? "" : "committed ", since(committed)]);
+  parts.push(...newestOf(one.topology));
   if (one.paused) parts.push(h("strong", { class: "paused" }, "the DAG is paused"));
   return parts.flatMap((each, at) => (at ? [" · ", each] : [each]));
+}
+
+function newestOf({ newest_txid: newest, current_to_txid: current, committed_at: committed }) {
+  if (newest == null) return [];
+  const words = `newest txid ${digits(newest)}`;
+  if (!committed) return [words];
+  if (newest === current) return [[words, ", ", since(committed)]];
+  return [words, [`txid ${digits(current)} committed `, since(committed)]];
 }
 
 /** Return how the newest intervals are called. */
@@ -48,7 +55,8 @@ function acts(view) {
   return h("div", { class: "acts" },
     outside(ofAirflow("dags", topology), { class: "button" }, "DAG"),
     newest != null && button("Count again…", () => countAgain(view, null), may(one)),
-    one.dags.verify && button("Verify…", () => verify(view), {}));
+    one.dags.verify && button("Verify…", () => verify(view)),
+    one.dags.rebuild && outside(ofAirflow("dags", one.dags.rebuild), { class: "button" }, "Rebuild"));
 }
 
 /** Return the attributes of a button that triggers the topology's DAG. */

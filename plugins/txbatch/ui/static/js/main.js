@@ -116,8 +116,8 @@ function went() {
   if (question(before) !== question(now.address)) turns.now();
 }
 
-function question({ topology, before, only, page }) {
-  return JSON.stringify([topology, before, only, page]);
+function question({ topology, before, show, page }) {
+  return JSON.stringify([topology, before, show, page]);
 }
 
 followTheme();

@@ -23,7 +23,7 @@ const COLUMNS = [
 export function transactions(view) {
   const { one, batches, address } = view;
   if (one.topology.newest_txid == null) return nothing(view);
-  const waitingOnly = address.only === "waiting";
+  const waitingOnly = address.show === "waiting";
   return [
     overallFacts(view),
     batches?.length ? around(view, batches) : null,
@@ -68,15 +68,15 @@ function view(topology) {
 }
 
 function pager({ topology, address, next }) {
-  const older = next && inside(href(topology, "transactions", { before: next, only: address.only }), { class: "button" }, "Older");
-  const newest = address.before && inside(href(topology, "transactions", { only: address.only }), { class: "button" }, "Newest");
+  const older = next && inside(href(topology, "transactions", { before: next, show: address.show }), { class: "button" }, "Older");
+  const newest = address.before && inside(href(topology, "transactions", { show: address.show }), { class: "button" }, "Newest");
   return h("span", { class: "pager" }, newest, older);
 }
 
 function filters({ topology, address }) {
   const toggle = (name, words) => {
-    const on = address.only === name;
-    const to = () => go(href(topology, "transactions", { only: on ? null : name }));
+    const on = address.show === name;
+    const to = () => go(href(topology, "transactions", { show: on ? null : name }));
     return button(words, to, { "aria-pressed": on ? "true" : "false", "data-key": name });
   };
   return h("span", { class: "filters" }, toggle("failed", "Failed only"), toggle("waiting", "Waiting only"));
@@ -106,7 +106,7 @@ function wait(each, topology) {
 
 /** Return batches as a table. */
 export function list(view, batches) {
-  if (batches.length === 0) return well(view.address.only === "failed" ? "No batch has failed." : "No batch is here.");
+  if (batches.length === 0) return well(view.address.show === "failed" ? "No batch has failed." : "No batch is here.");
   const { zone } = view.one.topology;
   const rows = batches.map((each) => [String(each.txid), row(view, each, zone), `look-${look(each)}`]);
   return table("Batches, newest first", COLUMNS, rows);

@@ -7,10 +7,10 @@ const BUSY_SECONDS = 3;
 const REST_SECONDS = 15;
 
 /** Return `{one, batches, next}` for an address; nothing where the address names no topology. Raise Refused. */
-export async function askTurn({ topology, before, only }) {
+export async function askTurn({ topology, before, show }) {
   if (!topology) return { one: null, batches: null, next: null };
   const path = `topologies/${encodeURIComponent(topology)}`;
-  const { one, batches } = await get(`${path}/turn`, { limit: WINDOW, before, failed: only === "failed" ? "true" : null });
+  const { one, batches } = await get(`${path}/turn`, { limit: WINDOW, before, failed: show === "failed" ? "true" : null });
   return { one, batches: batches.batches, next: batches.next };
 }
 

@@ -91,12 +91,13 @@ function numbers(columns, row, asking) {
 }
 
 function sum({ equal, versions: all, more, value: row }) {
-  const counting = all.filter((each) => each.counts).length;
-  const count = many(counting, "contribution");
-  if (row === null && counting === 0) return h("p", { class: "empty" }, "No batch that counts has this key.");
+  const counting = all.filter((each) => each.counts && each.position !== null).length;
+  const folds = all.some((each) => each.position === null);
+  const count = `${many(counting, "contribution")}${folds ? " and what is folded" : ""}`;
+  if (row === null && all.every((each) => !each.counts)) return h("p", { class: "empty" }, "No batch that counts has this key.");
   if (equal === null) return h("p", { class: "quiet" }, `${count}; the job's own Python alone can tell to what they amount.`);
   if (!equal) return ill(`✗ The contributions do not amount to the value: somebody changed it outside.`);
-  return well(more ? `The contributions amount to the value; the first ${digits(all.length)} are shown.` : `${count} ${counting === 1 ? "amounts" : "amount"} to the value`);
+  return well(more ? `The contributions amount to the value; the first ${digits(all.length)} are shown.` : `${count} ${counting === 1 && !folds ? "amounts" : "amount"} to the value`);
 }
 
 function versions(view, { columns, versions: all }) {
