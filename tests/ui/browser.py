@@ -26,7 +26,9 @@ PHONE = {"width": 390, "height": 844}
 # A policy of the page that something broke, in the words of the browser.
 REPORTS = """
 window.reports = [];
-document.addEventListener("securitypolicyviolation", (each) => window.reports.push(`${each.violatedDirective} ${each.blockedURI}`));
+document.addEventListener("securitypolicyviolation", (each) => {
+  window.reports.push(`${each.violatedDirective} ${each.blockedURI}`);
+});
 """
 MISSING = "no Chromium on this machine: bin/test-tools installs one"
 

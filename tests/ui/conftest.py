@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
-
 from ui.browser import chromium
 from ui.examples import Examples, application, served
 

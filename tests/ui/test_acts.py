@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Locator
 from support import until
-
 from ui.browser import Watched, opened
 from ui.examples import CHANGED, Examples, payload
 

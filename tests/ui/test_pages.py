@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Dialog, Page
 from support import until
-
 from ui.browser import PHONE, WIDE, Watched, opened
 from ui.examples import Examples, payload
 
@@ -274,7 +273,7 @@ def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, 
         assert watched.page.evaluate("document.activeElement.id") == "as-of"
         examples.instead["as-of"] = (200, payload("as_of_absent"))
         watched.page.keyboard.press("ArrowRight")
-        until(lambda: "flights –" in watched.text())
+        until(lambda: "flights \N{EN DASH}" in watched.text())
 
 
 def test_the_bar_of_all_txids_moves_the_window_by_pointer_and_keys(page: Watched, examples: Examples) -> None:
