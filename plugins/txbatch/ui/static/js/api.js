@@ -38,10 +38,8 @@ export function search(params) {
   return query.toString();
 }
 
-/** Return a part of a path, with all that could end the part written out. */
-export function part(text) {
-  return encodeURIComponent(text).replace(/^\.+$/, (dots) => dots.replaceAll(".", "%2E"));
-}
+/** Return a name as a part of a path. */
+export const part = encodeURIComponent;
 
 async function ask(url, options = {}) {
   let answer;

@@ -70,7 +70,8 @@ function attributes(old, fresh) {
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) === value) continue;
     old.setAttribute(name, value);
-    if (name === "value" && "value" in old) old.value = value;
+    // What somebody types or drags just now is not taken from their hands.
+    if (name === "value" && "value" in old && old !== document.activeElement) old.value = value;
     if (name === "selected") old.selected = true;
   }
 }

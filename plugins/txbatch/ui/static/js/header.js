@@ -21,7 +21,7 @@ export function header(view) {
   return h("header", {},
     h("div", { class: "top" },
       h("h1", {}, inside("?", { class: "quiet" }, "Topologies"), h("span", { class: "quiet" }, " / "), h("bdi", {}, name)),
-      view.one && h("p", { class: "told", "aria-live": "polite" }, told(view)),
+      view.one && h("p", { class: "told" }, told(view)),
       view.one && acts(view)),
     h("nav", { "aria-label": "Pages of the topology" }, PAGES.map(([page, title]) => tab(view, page, title))));
 }
