@@ -41,8 +41,13 @@ from txbatch.storage.staging import Staging, check_uri
 log = logging.getLogger(__name__)
 
 
-def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_SECONDS) -> Steps:
-    """Return the steps of a job on the settings' database and staging area. Raise NotMigrated if the database is not ready."""
+def open_steps(
+    job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_SECONDS, zone: str | None = None
+) -> Steps:
+    """Return the steps of a job on the settings' database and staging area. Raise NotMigrated if the database is not ready.
+
+    `zone` is the time zone in which a schedule cuts intervals, if there is a schedule.
+    """
     check_uri(settings.staging)
     name = f"txbatch {job.topology.name}"
     engine = connect(settings.database_url, application_name=name)
@@ -50,12 +55,12 @@ def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_S
     warehouses = Warehouses(settings.warehouse_url, application_name=name)
     jobs = jobs_above(engine, job.path.parent)
     ledger = PostgresLedger(engine, lease_seconds=lease_seconds, warehouses=warehouses, jobs=jobs)
-    return Steps(job, ledger, Staging(settings.staging), PostgresRunLocks(engine))
+    return Steps(job, ledger, Staging(settings.staging), PostgresRunLocks(engine), zone=zone)
 
 
-def open_runner(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Runner:
+def open_runner(job: Job, settings: Settings, master: str = LOCAL_MASTER, *, zone: str | None = None) -> Runner:
     """Return a runner of the job's batches, all in one Spark application."""
-    steps = open_steps(job, settings)
+    steps = open_steps(job, settings, zone=zone)
     return Runner(steps, open_application(job, settings, master), differing_from_plan)
 
 

@@ -30,6 +30,10 @@ UPDATE txbatch.topology
        IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text), CAST(:streams AS text), CAST(:keep AS text),
                          CAST(:watermarks AS text), CAST(:digest AS text));
 
+-- note_zone --
+-- The zone in which a topology's schedule cuts intervals.
+UPDATE txbatch.topology SET zone = :zone WHERE topology = :topology AND zone IS DISTINCT FROM :zone;
+
 -- definition --
 -- What is known of a topology's definition, null if it is not known; how far its history goes, which states its newest committed
 -- txid counted, and its states, with whoever has the names that it gives them.
@@ -521,8 +525,7 @@ SELECT c.latest FROM txbatch.behind b LEFT JOIN txbatch.consumed c USING (topolo
 
 -- whole_to --
 -- The end of the committed intervals without a gap: the first that has reached a time, in microseconds; null: the very first.
-SELECT upper(r) FROM (SELECT unnest(range_agg(data_interval)) AS r FROM txbatch.batch
-                       WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate') i
+SELECT upper(r) FROM (SELECT unnest(range_agg(tstzrange(starts, ends))) AS r FROM txbatch.counted WHERE topology = :topology) i
  WHERE CAST(:reached AS bigint) IS NULL OR upper(r) >= timestamptz 'epoch' + CAST(:reached AS bigint) * interval '1 microsecond'
  ORDER BY r LIMIT 1;
 
@@ -566,14 +569,45 @@ UPDATE txbatch.batch
  WHERE topology = :topology AND txid = :txid;
 
 -- batch_committed --
--- The batch is final, and its newest attempt is the one that counts.
+-- The batch is final, and its newest attempt is the one that counts. All batches below it are final, but a skip, which has no
+-- records, may have come before them (R16).
 WITH counts AS (
     UPDATE txbatch.attempt SET status = 'committed'
      WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id)
-UPDATE txbatch.batch
+UPDATE txbatch.batch b
    SET status = 'committed', committed_at = clock_timestamp(), committed_fence = fence, records = :records,
-       keys = CAST(:keys AS json), kept = CAST(:kept AS json)
+       keys = CAST(:keys AS json), kept = CAST(:kept AS json),
+       records_to = CAST(:records AS bigint) + (
+           SELECT p.records_to FROM (
+                  (SELECT e.txid, e.records_to FROM txbatch.batch e
+                    WHERE e.topology = :topology AND e.txid < :txid AND e.status = 'committed' AND e.kind <> 'skip'
+                    ORDER BY e.txid DESC LIMIT 1)
+                   UNION ALL SELECT 0, 0) p ORDER BY p.txid DESC LIMIT 1)
+           - CASE b.kind WHEN 'restate' THEN (
+             SELECT COALESCE(sum(o.records), 0) FROM txbatch.batch o
+              WHERE o.topology = b.topology AND (o.txid = b.position OR o.kind = 'restate' AND o.position = b.position)
+                AND o.replaced_by = b.txid) ELSE 0 END
  WHERE topology = :topology AND txid = :txid;
+
+-- count_interval --
+-- The time of a committed batch is counted: the stretches that it touches become one.
+WITH new AS (
+    SELECT topology, lower(data_interval) AS starts, upper(data_interval) AS ends FROM txbatch.batch
+     WHERE topology = :topology AND txid = :txid AND kind <> 'restate' AND data_interval IS NOT NULL
+), whole AS (
+    SELECT n.topology, LEAST(n.starts, min(c.starts)) AS starts, GREATEST(n.ends, max(c.ends)) AS ends
+      FROM new n
+      LEFT JOIN LATERAL (
+           SELECT p.starts FROM txbatch.counted p
+            WHERE p.topology = n.topology AND p.starts <= n.starts ORDER BY p.starts DESC LIMIT 1) l ON true
+      LEFT JOIN txbatch.counted c ON c.topology = n.topology AND c.starts BETWEEN COALESCE(l.starts, n.starts) AND n.ends
+           AND c.ends >= n.starts
+     GROUP BY n.topology, n.starts, n.ends
+), within AS (
+    DELETE FROM txbatch.counted c USING whole w WHERE c.topology = w.topology AND c.starts > w.starts AND c.starts <= w.ends
+)
+INSERT INTO txbatch.counted (topology, starts, ends) SELECT topology, starts, ends FROM whole
+    ON CONFLICT (topology, starts) DO UPDATE SET ends = EXCLUDED.ends;
 
 -- succeed --
 -- success ran; no row when it had run before. It may run twice, so nobody waits for the disk (R8).
@@ -653,7 +687,10 @@ SELECT * FROM report.batches WHERE topology = :topology AND txid = ANY (:txids) 
 
 -- batches_of_run --
 -- The batches that a run of the topology's DAG planned, newest first.
-SELECT * FROM report.batches WHERE topology = :topology AND run_id = :run_id ORDER BY txid DESC;
+SELECT * FROM report.batches
+ WHERE topology = :topology AND run_id = :run_id
+   AND txid = ANY (ARRAY(SELECT r.txid FROM report.batch_runs r WHERE r.topology = :topology AND r.run_id = :run_id))
+ ORDER BY txid DESC;
 
 -- attempts --
 -- The attempts of a topology, newest first.
@@ -693,21 +730,51 @@ SELECT topology, stream, min(since) AS since, array_agg(partition ORDER BY parti
  GROUP BY topology, stream ORDER BY topology, stream;
 
 -- status --
--- One line per topology.
+-- One line per topology, without a look at each batch: txids have no gaps, so what is neither aborted nor in flight is committed.
 SELECT t.topology, t.job, t.keep,
        (SELECT min(horizon) FROM txbatch.state s WHERE s.topology = t.topology AND contributions) AS horizon,
-       count(*) FILTER (WHERE b.status = 'committed') AS committed,
-       count(*) FILTER (WHERE b.status = 'aborted') AS aborted,
-       count(*) FILTER (WHERE b.status IN ('planned', 'emitted')) AS in_flight,
-       max(b.txid) FILTER (WHERE b.status = 'committed') AS committed_txid,
-       max(b.committed_at) AS committed_at,
-       COALESCE(sum(b.records) FILTER (WHERE b.replaced_by IS NULL), 0)::bigint AS records,
+       n.txid - a.aborted - f.in_flight AS committed, a.aborted, f.in_flight,
+       GREATEST(c.txid, s.txid) AS committed_txid, GREATEST(c.committed_at, s.committed_at) AS committed_at,
+       CASE WHEN c.txid IS NULL THEN 0 ELSE COALESCE(c.records_to, (
+            SELECT sum(b.records)::bigint FROM txbatch.batch b WHERE b.topology = t.topology AND b.replaced_by IS NULL), 0)
+       END AS records,
        ARRAY(SELECT s.state FROM txbatch.state s WHERE s.topology = t.topology ORDER BY 1) AS states,
-       (SELECT count(*) FROM report.gaps g WHERE g.topology = t.topology) AS gaps,
-       clock_timestamp() - min(b.created_at) FILTER (WHERE b.status IN ('planned', 'emitted')) AS oldest_in_flight
-  FROM txbatch.topology t LEFT JOIN txbatch.batch b USING (topology)
+       (SELECT count(*) FROM report.gaps g WHERE g.topology = t.topology) AS gaps, f.oldest_in_flight
+  FROM txbatch.topology t
+ CROSS JOIN LATERAL (
+       SELECT COALESCE((SELECT b.txid FROM txbatch.batch b WHERE b.topology = t.topology ORDER BY b.txid DESC LIMIT 1), 0) AS txid) n
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS aborted FROM txbatch.batch b WHERE b.topology = t.topology AND b.status = 'aborted') a
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS in_flight, clock_timestamp() - min(b.created_at) AS oldest_in_flight FROM txbatch.batch b
+        WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted')) f
+  LEFT JOIN LATERAL (
+       SELECT b.txid, b.committed_at, b.records_to FROM txbatch.batch b
+        WHERE b.topology = t.topology AND b.status = 'committed' AND b.kind <> 'skip' ORDER BY b.txid DESC LIMIT 1) c ON true
+  LEFT JOIN LATERAL (
+       SELECT b.txid, b.committed_at FROM txbatch.batch b
+        WHERE b.topology = t.topology AND b.kind = 'skip' ORDER BY b.txid DESC LIMIT 1) s ON true
  WHERE CAST(:topology AS text) IS NULL OR t.topology = :topology
- GROUP BY t.topology ORDER BY t.topology;
+ ORDER BY t.topology;
+
+-- reported_topology --
+-- A topology, as readers of the schema report may see it.
+SELECT topology, job FROM report.topologies WHERE topology = :topology;
+
+-- reported_state --
+-- A state, as readers of the schema report may see it.
+SELECT state, topology, kind, contributions, columns, apart AS database FROM report.states WHERE state = :state;
+
+-- reported_windows_left --
+-- Which windows have left the states of a topology (R30), as readers of the schema report may see it.
+SELECT state, kept, (extract(epoch FROM left_before) * 1000000)::bigint AS left_before, txid, windows, records
+  FROM report.windows_left WHERE topology = :topology AND kept IS NOT NULL ORDER BY state;
+
+-- reads_contributions --
+-- Whether this session's role may read the contributions themselves, as a writer may.
+SELECT has_schema_privilege('contribution', 'USAGE') AND has_schema_privilege('contribution_base', 'USAGE')
+   AND has_schema_privilege('txbatch', 'USAGE') AND has_schema_privilege('state', 'USAGE')
+   AND has_table_privilege('txbatch.batch', 'SELECT');
 
 -- server --
 -- What `doctor` shows of the server.
@@ -785,6 +852,7 @@ INSERT INTO txbatch.migration (number, name) VALUES (:number, :name);
 -- forget_topology --
 -- Remove a topology's rows from the ledger, children first.
 WITH consumed AS (DELETE FROM txbatch.consumed WHERE topology = :topology),
+     counted AS (DELETE FROM txbatch.counted WHERE topology = :topology),
      behind AS (DELETE FROM txbatch.behind WHERE topology = :topology),
      partition AS (DELETE FROM txbatch.partition WHERE topology = :topology),
      attempt AS (DELETE FROM txbatch.attempt WHERE topology = :topology),
@@ -834,13 +902,13 @@ SELECT f.then, f.newest, r.rebuild, r.ended_at AS swapped_at
         WHERE topology = f.topology AND status = 'swapped' AND swapped_txid = f.then AND ended_at <= CAST(:at AS timestamptz)
         ORDER BY rebuild DESC LIMIT 1) r ON true;
 
+-- fold_all --
+-- In this transaction the past is computed from all contributions (R19), so that no row of today stands for it.
+SELECT set_config('txbatch.far_back', 'on', true);
+
 -- askable --
 -- The first and the last txid that a state with a past can be asked as of, without what rebuilds replaced (R19).
-SELECT GREATEST(s.horizon, (SELECT max(r.swapped_txid) + 1 FROM txbatch.rebuild r WHERE r.topology = s.topology)) AS first,
-       LEAST(COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = s.topology AND b.status = 'committed'), 0),
-             (SELECT min(b.txid) - 1 FROM txbatch.batch b
-               WHERE b.topology = s.topology AND b.status IN ('planned', 'emitted'))) AS last
-  FROM txbatch.state s WHERE s.state = :state AND s.contributions;
+SELECT past_from AS first, past_to AS last FROM report.states WHERE state = :state AND contributions;
 
 -- windows_wait --
 -- Up to when windows are closed, by topologies of which more intervals are counted behind a gap, and from when on that is (R26).
@@ -854,8 +922,7 @@ SELECT t.topology, timestamptz 'epoch' + c.closed_to * interval '1 microsecond' 
         WHERE b.metadata -> 'streams' -> w.key -> 'interval' IS NOT NULL) w
  CROSS JOIN LATERAL (
        SELECT min(upper(r)) AS gap_start, count(*) AS runs
-         FROM (SELECT unnest(range_agg(i.data_interval)) AS r FROM txbatch.batch i
-                WHERE i.topology = t.topology AND i.data_interval IS NOT NULL AND i.status = 'committed' AND i.kind <> 'restate') i
+         FROM (SELECT unnest(range_agg(tstzrange(i.starts, i.ends))) AS r FROM txbatch.counted i WHERE i.topology = t.topology) i
         WHERE upper(r) >= w.reached) g
  WHERE g.runs > 1 AND (CAST(:topology AS text) IS NULL OR t.topology = :topology) ORDER BY t.topology;
 

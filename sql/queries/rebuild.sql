@@ -144,10 +144,8 @@ SELECT pg_get_viewdef(to_regclass(:name));
 
 -- past_with --
 -- The rebuild before whose swap reports showed a state as of a txid, if one was swapped since; with how far back that can be asked.
-SELECT r.rebuild, r.dropped_at IS NOT NULL AS dropped, r.swapped_txid, r.past -> s.state -> 'columns' AS columns,
-       (r.past -> s.state ->> 'horizon')::bigint AS horizon, r.past -> s.state -> 'left' AS left
-  FROM txbatch.state s JOIN txbatch.rebuild r USING (topology)
- WHERE s.state = :state AND r.swapped_txid >= :txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
+SELECT rebuild, NOT past_kept AS dropped, swapped_txid, columns, horizon, windows_left AS left
+  FROM report.past_states WHERE state = :state AND swapped_txid >= :txid ORDER BY swapped_txid, rebuild LIMIT 1;
 
 -- counts_as_rebuilt --
 -- How many keys each batch changed, what reached each state, and what of it was late, are as the rebuild counted them; of a
@@ -166,6 +164,13 @@ UPDATE txbatch.topology SET streams = CAST(:streams AS json), watermarks = CAST(
 -- So many records each batch has read are as the rebuild counted them; report.restatements has what they were then.
 UPDATE txbatch.batch b SET records = d.records FROM txbatch.rebuilt d
  WHERE d.rebuild = :rebuild AND b.topology = :topology AND b.txid = d.txid;
+
+-- records_to_as_rebuilt --
+-- The records of all batches that count are as the rebuild counted them.
+UPDATE txbatch.batch b
+   SET records_to = (SELECT COALESCE(sum(o.records), 0) FROM txbatch.batch o WHERE o.topology = b.topology AND o.replaced_by IS NULL)
+ WHERE b.topology = :topology AND b.txid = (
+       SELECT max(n.txid) FROM txbatch.batch n WHERE n.topology = :topology AND n.status = 'committed' AND n.kind <> 'skip');
 
 -- emit_again --
 -- What was emitted by the definition before counts no more: another token, and the next attempt reads anew (R5).

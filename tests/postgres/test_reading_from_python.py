@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 from postgres_bench import Bench, words
+from sqlalchemy import Engine, make_url
 from support import LogSpout, run
 
-from txbatch import Count, OpaqueState, Topology
+from txbatch import Avg, Count, OpaqueState, Topology
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.reports import Reports
 from txbatch.settings import Settings
@@ -101,3 +103,51 @@ def test_what_is_unknown_is_said_so(reports: Reports) -> None:
         with pytest.raises(UnknownName, match="nosuch"):
             ask()
     assert reports.batch("nosuch", 1) is None
+
+
+@pytest.fixture
+def reader(engine: Engine, postgres_url: str, tmp_path: Path) -> Iterator[Reports]:
+    """Reports, asked by a role that has the schema report and nothing else."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE ROLE asks_reports LOGIN; GRANT USAGE ON SCHEMA report TO asks_reports;"
+            "GRANT SELECT ON ALL TABLES IN SCHEMA report TO asks_reports;"
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA report GRANT SELECT ON TABLES TO asks_reports"
+        )
+    url = make_url(postgres_url).set(username="asks_reports").render_as_string(hide_password=False)
+    yield Reports(Settings(tmp_path, url, "file:///nowhere"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP OWNED BY asks_reports; DROP ROLE asks_reports")
+
+
+@pytest.mark.rule("R19", "R20")
+def test_a_reader_of_reports_asks_all_that_a_writer_may(reader: Reports, bench: Bench, reports: Reports) -> None:
+    topology = Topology("t")
+    stream = topology.new_stream("in", LogSpout({"a": 90}))
+    grouped = stream.each("1", "n int").group_by("word")
+    grouped.persistent_aggregate(OpaqueState("means"), count=Count(), mean=Avg("n"))
+    other = Bench(bench.engine, topology)
+    for number, count in enumerate((3, 5, 7), 1):
+        other.whole({"means": [(("dog",), (count, count, 2)), (("cat",), (1, 1, 1))]}, str(number))
+    assert reader.query("means", ["dog", "none"]) == reports.query("means", ["dog", "none"])
+    for corrected in (False, True):
+        assert reader.as_of("means", 2, corrected=corrected) == reports.as_of("means", 2, corrected=corrected)
+    assert reader.as_of("means", 2, ["dog"]) == reports.as_of("means", 2, ["dog"])
+    assert reader.why("means", "dog") == reports.why("means", "dog")
+    assert reader.why("means", "dog").equal is True
+    assert reader.batches("t") == reports.batches("t")
+    assert reader.attempts("t") == reports.attempts("t")
+    with pytest.raises(UnknownName, match="has no key 'none'"):
+        reader.why("means", "none")
+    with pytest.raises(TerminalError, match="TX701|newest committed one is 3"):
+        reader.as_of("means", 4)
+
+
+@pytest.mark.rule("R19")
+def test_a_reader_is_told_that_a_value_is_not_what_its_contributions_amount_to(reader: Reports, bench: Bench) -> None:
+    bench.whole(words(dog=3, cat=1), "1")
+    bench.run("UPDATE state.word_count SET count = 99 WHERE word = 'dog'")
+    assert reader.why("word_count", "dog").equal is False
+    assert reader.why("word_count", "cat").equal is True
+    bench.run("DELETE FROM state.word_count WHERE word = 'cat'")
+    assert reader.why("word_count", "cat").equal is False

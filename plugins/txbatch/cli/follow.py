@@ -45,6 +45,11 @@ class Following:
     cron: str | None
     timezone: str | None
 
+    @property
+    def zone(self) -> str | None:
+        """The zone in which --cron cuts intervals; None without --cron."""
+        return None if self.cron is None else self.timezone or "UTC"
+
     def check(self) -> None:
         """Reject options that do not go together."""
         if self.timezone is not None and self.cron is None:
@@ -62,7 +67,7 @@ class Following:
             raise click.UsageError(
                 f"{runner.job.topology.name} reads by time: give --cron, and --since, where it begins; no --min-batch"
             )
-        cut = partial(_over, delay=timedelta(seconds=self.delay or 0), cron=self.cron, zone=self.timezone or "UTC")
+        cut = partial(_over, delay=timedelta(seconds=self.delay or 0), cron=self.cron, zone=self.zone or "UTC")
         cut(self.since, datetime.now(UTC))  # bad options are rejected now, not later
         return Clock(runner, parameters, cut, self.since)
 
@@ -134,7 +139,7 @@ def follow_job(job: str, params: Sequence[tuple[str, Any]], following: Following
     loaded, where = load_job(job), chosen_settings()
     parameters = arguments.parameters(loaded, params)
     reader = LedgerReader(chosen_engine(where))
-    with open_runner(loaded, where, master) as runner:
+    with open_runner(loaded, where, master, zone=following.zone) as runner:
         return reader.batches_by_txid(loaded.topology.name, _newest(following.look(runner, parameters)))
 
 

@@ -82,7 +82,7 @@ def run(
     parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = LedgerReader(chosen_engine(where))
-    with open_runner(loaded, where, master) as runner:
+    with open_runner(loaded, where, master, zone=None if cron is None else timezone or "UTC") as runner:
         if pieces is None:
             if run_id or between:
                 tell_committed(runner.steps, Run(f"{RUN_PREFIX}{run_id}", interval=between))

@@ -96,7 +96,7 @@ class MemoryLedger(Transactions):
         """The ledger's states, for topologies that read states."""
         return MemoryUpstream(self)
 
-    def register(self, topology: Topology, job: str) -> None:
+    def register(self, topology: Topology, job: str, zone: str | None = None) -> None:
         """Register the topology and make the states ready. Raise SchemaMismatch if the history is another topology's (R2,
         R23).
         """

@@ -6,19 +6,20 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException
 from airflow.sdk import BaseHook
 
 from txbatch.core.batch.transaction import Interval, Run
-from txbatch.core.errors import InvalidSetting, TerminalError, TxbatchError
+from txbatch.core.errors import TerminalError, TxbatchError
 from txbatch.core.topology.topology import Topology
 from txbatch.error_pages import advise
 from txbatch.orchestration import result
 from txbatch.orchestration.schedules import empty_interval
+from txbatch.postgres.database.connections import url_of
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Connection, Context
@@ -36,11 +37,6 @@ SPARK_CONN_ID = "txbatch_spark"
 SOURCE_CONN_PREFIX = "txbatch_source_"
 # Seconds of a batch's lease between two tasks of its run; emit_batch and waits renew the lease. Later, other runs adopt.
 AIRFLOW_LEASE_SECONDS = 900
-# Names in the extra of a connection of the type postgres for Airflow's own hook: no options of libpq.
-_AIRFLOWS_OWN = {
-    *("cursor", "iam", "redshift", "redshift-serverless", "cluster-identifier", "workgroup-name", "region_name"),
-    *("aws_conn_id", "azure_conn_id", "sqlalchemy_scheme", "sqlalchemy_query", "enable_log_db_messages"),
-}
 LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}'
 
 
@@ -62,12 +58,12 @@ def _interval(dag_run: object, dag: DAG | None) -> Interval | None:
     return Interval(start, end)
 
 
-def open_steps(job: Job) -> Steps:
-    """Return the steps of a job on this Airflow's database."""
+def open_steps(job: Job, zone: str | None = None) -> Steps:
+    """Return the steps of a job on this Airflow's database; `zone` is the zone of the schedule, if there is one."""
     from txbatch import settings, wiring
 
     ready = settings.ensure_database(resolve_settings())
-    return wiring.open_steps(job, ready, lease_seconds=AIRFLOW_LEASE_SECONDS)
+    return wiring.open_steps(job, ready, lease_seconds=AIRFLOW_LEASE_SECONDS, zone=zone)
 
 
 def resolve_settings() -> Settings:
@@ -134,54 +130,6 @@ async def open_ledger() -> PostgresLedger:
     ready = await asyncio.to_thread(settings.ensure_database, settings.resolve(url))
     engine = connect(ready.database_url, application_name="txbatch trigger")
     return PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
-
-
-def url_of(connection: Connection) -> str:
-    """Return a connection's URL. Raise DefinitionError if the URL is invalid or names no server: libpq would use any
-    server found.
-    """
-    from sqlalchemy import URL
-
-    from txbatch.postgres.database.url import parse, with_hosts
-
-    what, host = f"the Airflow connection {connection.conn_id!r}", connection.host
-    options = _options(connection.extra_dejson, what)
-    if not (host or {"host", "hostaddr", "service"} & options.keys()):
-        raise InvalidSetting(f"{what} names no host: give it one")
-    several = "," in (host or "")
-    url = URL.create(
-        "postgresql+psycopg2",
-        username=connection.login,
-        password=connection.password,
-        host=None if several else host,
-        port=None if several else connection.port,
-        database=connection.schema,
-        query=options,
-    )
-    if several:
-        url = with_hosts(url, str(host), what, connection.port)
-    told = url.render_as_string(hide_password=False)
-    parse(told, what)
-    return told
-
-
-def _options(extra: Mapping[str, Any], what: str) -> dict[str, str]:
-    """Return the options for libpq in a connection's extra. Raise DefinitionError for an option that only Airflow's own
-    hook supports.
-    """
-    if "__extra__" in extra:  # Airflow keeps nested mappings under this name
-        return _options(_kept(extra["__extra__"], what) | {k: v for k, v in extra.items() if k != "__extra__"}, what)
-    if str(extra.get("iam") or "false").lower() != "false":
-        raise InvalidSetting(f"{what} has iam: only Airflow's own hook asks a cloud for a password; give it a password")
-    return {name: str(value) for name, value in extra.items() if name not in _AIRFLOWS_OWN and value not in (None, "")}
-
-
-def _kept(given: object, what: str) -> dict[str, Any]:
-    with suppress(ValueError):
-        found = json.loads(given) if isinstance(given, str) else given
-        if isinstance(found, dict):
-            return found
-    raise InvalidSetting(f"{what}: its __extra__ is no JSON of names and values; write the options into Extra itself")
 
 
 def ensure_spark_connection(conn_id: str) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from txbatch.core.errors import NotMigrated
-from txbatch.orchestration.airflow import DATABASE_CONN_ID, url_of
+from txbatch.orchestration.airflow import DATABASE_CONN_ID
+from txbatch.postgres.database.connections import url_of
 from txbatch.provider import FIELDS, PLACEHOLDERS, RELABELING
 
 if TYPE_CHECKING:

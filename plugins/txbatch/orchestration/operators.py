@@ -30,7 +30,7 @@ from txbatch.orchestration.airflow import (
     run_of,
     spark_master,
 )
-from txbatch.orchestration.schedules import check_scheduled
+from txbatch.orchestration.schedules import check_scheduled, cut_in
 from txbatch.orchestration.submit_hook import SubmitHook, Submitted
 from txbatch.orchestration.waiting import Waiting
 
@@ -61,7 +61,7 @@ class TransactionOperator(BaseOperator):
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Do the step. After a wait, Airflow calls again, with the deadlines of this try's waits."""
         with failing_as_airflow(context, topology=self.job.topology.name, job=self.job.name):
-            steps, topology = open_steps(self.job), self.job.topology
+            steps, topology = open_steps(self.job, cut_in(context)), self.job.topology
             if catching_up.asks(topology, context):
                 run, step = catching_up.run(topology, context), self.catch_up
             else:

@@ -12,7 +12,7 @@ from txbatch.core.errors import DefinitionError, InvalidSchedule
 from txbatch.orchestration.result import zone_of
 
 if TYPE_CHECKING:
-    from airflow.sdk import DAG
+    from airflow.sdk import DAG, Context
 
 DAILY = 'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.timetables.interval'
 _WAITED_FOR = f"{DAILY}: a source that is not ready for an interval is waited for"
@@ -52,6 +52,12 @@ def _instead(timetable: Any) -> str | None:
 def is_scheduled(timetable: object) -> bool:
     """True unless the schedule is None. Without a schedule, runs may have any interval."""
     return type(timetable).__name__ != "NullTimetable"
+
+
+def cut_in(context: Context) -> str | None:
+    """Return the zone in which the schedule of a run's DAG cuts intervals; None without a schedule."""
+    dag = context.get("dag")
+    return zone_of(dag.timetable) if dag is not None and is_scheduled(dag.timetable) else None
 
 
 def check_scheduled(interval: Interval, dag: DAG) -> None:

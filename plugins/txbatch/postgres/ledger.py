@@ -63,8 +63,8 @@ class PostgresLedger(Transactions):
         """The ledger's view of states, for topologies that read them."""
         return PostgresUpstream(self.engine, self.jobs)
 
-    def register(self, topology: Topology, job: str) -> None:
-        """Store the topology and create the tables of its states.
+    def register(self, topology: Topology, job: str, zone: str | None = None) -> None:
+        """Store the topology and create the tables of its states. `zone` is the zone of the schedule, if there is one.
 
         Raise SchemaMismatch if the topology has history and another definition, or if another topology has the state (R2,
         R23).
@@ -75,6 +75,8 @@ class PostgresLedger(Transactions):
             connection.execute(query("insert_topology"), definitions.row(topology, job, known))
             batches.lock_topology(connection, topology.name)
             definitions.store(connection, topology, job)
+            if zone is not None:
+                connection.execute(query("note_zone"), {"topology": topology.name, "zone": zone})
             txids = _next_txids(connection, topology.name)
             for aggregate in topology.aggregates:
                 new = state_tables.ensure(connection, topology.name, aggregate, txids)

@@ -193,6 +193,7 @@ class PostgresRows:
         kept = canonical_json(plan.kept) if plan.kept else None
         told = {"records": plan.manifest.records, "keys": every, "kept": kept}
         self._run("batch_committed", {**batches.batch_ids(plan.batch), "attempt_id": plan.batch.fence, **told})
+        self._count_interval(plan.batch)
 
     def move_event_time(self, plan: CommitPlan) -> None:
         """Write the watermarks after the commit, and the windows closed by the batch."""
@@ -234,7 +235,13 @@ class PostgresRows:
             self._run("repoint_keys", skipped)
         done = batches.batch(self.connection, left.topology, txid)
         offsets.record(self.connection, done, offsets.skipped(done, reason))
+        self._count_interval(done)
         return done
+
+    def _count_interval(self, batch: Batch) -> None:
+        """Add the interval of a committed batch to the counted time. The last rows that a commit or a skip locks."""
+        if batch.by_interval:
+            self._run("count_interval", batches.batch_ids(batch))
 
     def _run(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.connection.execute(query(name), dict(parameters))

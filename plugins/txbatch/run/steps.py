@@ -46,20 +46,24 @@ Recorded = tuple[Assignment, Manifest]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one job, on any ledger, staging area, locks and clock (see `txbatch.wiring`)."""
+    """The steps of one job, on any ledger, staging area, locks and clock (see `txbatch.wiring`).
+
+    `zone` is the time zone in which a schedule cuts the job's intervals; None: there is no schedule.
+    """
 
     job: Job
     ledger: Ledger
     staging: Staging
     locks: RunLocks
     repeat: Repeat = repeat
+    zone: str | None = None
 
     def register(self) -> None:
         """Register the topology in the ledger. Raise SchemaMismatch if the ledger has another history of the topology
         (R2, R23).
         """
         with self.concerning():
-            self.ledger.register(self.job.topology, self.job.name)
+            self.ledger.register(self.job.topology, self.job.name, self.zone)
 
     def concerning(self, txid: int | None = None) -> AbstractContextManager[None]:
         """Context manager. Add the names of topology and job, and the txid of a batch, to the errors of the block."""

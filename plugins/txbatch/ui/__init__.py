@@ -1,4 +1,5 @@
-"""The pages of txbatch in Airflow: read only, as the reader of the schema `report`. An act is a DAG run, which the browser triggers.
+"""The pages of txbatch in Airflow: read only, as a reader of the schema `report`.
 
-`payloads`. Beside it `static`: the page, its style and its scripts.
+`app` has the routes, `airflow_auth` all that is asked of Airflow, `asked` the limits of requests, `reader` the connection;
+`reading` asks for topologies and batches, `values` for states, `shown` makes payloads of rows, `payloads` says what goes out.
 """

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # What differs from the design of the pages:
-#  Topology.more_gaps  gaps are counted up to 1,000
 #  One.topology        the row of the list is nested: `one.topology.zone`, and `one.show_values` says if numbers are shown
 #  One.dags.gc         the DAG of the topology, else txbatch.gc
 #  State.apart         the name of the other database, or null; State.past_kept: `why`, `as-of` and `changes` can answer
-#  Stream              its name, its fields, and how many partitions (counted up to 1,000) were ever read
+#  Stream              its name, its fields, and whether it is read by partitions or files (`by_partition`)
 #  Batch.failing       the newest attempt of an open batch has failed
 #  Batch.late          records by state, as text
 #  Exceptional.look    planned, emitted, failing, aborted, restate, skip or replaced
@@ -52,7 +51,6 @@ class Topology:
     failing: int
     waiting: int
     gaps: int
-    more_gaps: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,7 @@ class Stream:
 
     stream: str
     fields: list[Column]
-    partitions: int
-    more_partitions: bool
+    by_partition: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,11 @@ class Ledger(Protocol):
     def upstream(self) -> Upstream:
         """The ledger's states, for topologies with spouts on them."""
 
-    def register(self, topology: Topology, job: str) -> None:
-        """Store the definition, create the states. Raise SchemaMismatch if the history is of another definition (R2, R23)."""
+    def register(self, topology: Topology, job: str, zone: str | None = None) -> None:
+        """Store the definition, create the states. Raise SchemaMismatch if the history is of another definition (R2, R23).
+
+        `zone` is the time zone in which a schedule cuts intervals: reports show the zone. None leaves the stored zone as is.
+        """
 
     def check_definition(self, topology: Topology, job: str) -> None:
         """Raise SchemaMismatch if `register` would, and change nothing."""

@@ -40,6 +40,11 @@ REPORTS = frozenset(
         "rebuilds",
         "retention",
         "windows_left",
+        "topologies",
+        "states",
+        "past_states",
+        "batch_runs",
+        "exceptional_txids",
     }
 )
 # A setting and an Airflow connection are named after the database.

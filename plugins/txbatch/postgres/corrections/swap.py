@@ -95,7 +95,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     _forget(connection, [name for name in names if name not in defined])
     for aggregate in topology.aggregates:
         _define(connection, topology.name, aggregate)
-    for counts in ("counts_as_rebuilt", "records_as_rebuilt"):
+    for counts in ("counts_as_rebuilt", "records_as_rebuilt", "records_to_as_rebuilt"):
         connection.execute(query(counts), {"rebuild": rebuild.number, "topology": topology.name})
     known = definitions.known(connection, topology)
     connection.execute(query("streams_as_rebuilt"), definitions.row(topology, rebuild.job, known))

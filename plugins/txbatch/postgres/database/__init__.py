@@ -1,5 +1,5 @@
 """Connections to PostgreSQL, its statements and its migrations.
 
-Read `engine` and `queries`; then `url`, `pooler`, `expressions`, `functions`, `generations`, `run_locks`, `psql`;
+Read `engine` and `queries`; then `url`, `connections`, `pooler`, `expressions`, `functions`, `generations`, `run_locks`, `psql`;
 `migrate`, `warehouse_migrations`, `grants`.
 """

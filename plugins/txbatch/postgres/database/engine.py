@@ -107,24 +107,52 @@ def connect(
     No connection is made yet. `warehouse` is the name of a database with states apart: errors name its grants by the name.
     The engine sets isolation, timeouts and search path, whatever defaults the role or the database has (R10).
     """
+    pool = {"pool_size": 2, "isolation_level": "READ COMMITTED", "execution_options": {"warehouse": warehouse}}
+    return _engine(url, what, application_name, pool, {"connect_timeout": 10}, _SESSION)
+
+
+def connect_to_show(url: str, *, application_name: str, seconds: int, what: str = "TXBATCH_DATABASE_URL") -> Engine:
+    """Return an engine for reports on a page: read-only, with few connections, and no statement longer than `seconds`.
+
+    If the server does not answer, the error comes within three seconds. Raise DefinitionError if the URL is no psycopg2 URL.
+    """
+    pool = {"pool_size": 3, "max_overflow": 0, "pool_timeout": 1, "isolation_level": "REPEATABLE READ"}
+    session = {
+        "default_transaction_read_only": "on",
+        "statement_timeout": f"{seconds}s",
+        "lock_timeout": "2s",
+        "idle_in_transaction_session_timeout": "30s",
+    }
+    return _engine(
+        url, what, application_name, pool, {"connect_timeout": 2, "tcp_user_timeout": 2000}, _SESSION | session
+    )
+
+
+def _engine(
+    url: str,
+    what: str,
+    application_name: str,
+    pool: Mapping[str, Any],
+    patience: Mapping[str, int],
+    session: Mapping[str, str],
+) -> Engine:
+    """Return an engine whose sessions have the given settings."""
     try:
         engine = create_engine(
             parse(url, what),
-            pool_size=2,
             pool_pre_ping=True,  # a batch's steps lie minutes apart
             pool_recycle=RECYCLE_SECONDS,
-            isolation_level="READ COMMITTED",
-            execution_options={"warehouse": warehouse},
             connect_args={
                 "application_name": application_name[:63],
                 "client_encoding": "UTF8",
-                "connect_timeout": 10,
                 **_KEEPALIVES,
+                **patience,
             },
+            **pool,
         )
     except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
         raise no_url(what) from None
-    event.listen(engine, "do_connect", _connecting())
+    event.listen(engine, "do_connect", _connecting(session))
     return engine
 
 
@@ -132,18 +160,18 @@ def _options(settings: Mapping[str, str]) -> str:
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
-def _connecting() -> Callable[..., DBAPIConnection]:
-    """Return a function that makes an engine's connections, with all settings known to the server.
+def _connecting(session: Mapping[str, str]) -> Callable[..., DBAPIConnection]:
+    """Return a function that makes an engine's connections, with all settings of a session known to the server.
 
     If the server knows more settings than the first connection asked for, the first connection is made again.
     """
-    settings = _SESSION
+    settings = session
 
     def connecting(dialect: Dialect, _: object, args: Sequence[Any], options: dict[str, Any]) -> DBAPIConnection:
         nonlocal settings
         asked = settings  # another thread may set it while this one connects
         connection: Any = dialect.connect(*args, **options | {"options": _options(asked)})
-        if asked != (known := _settings(connection.server_version)):
+        if asked != (known := _settings(session, connection.server_version)):
             connection.close()
             settings = known
             connection = dialect.connect(*args, **options | {"options": _options(known)})
@@ -153,10 +181,10 @@ def _connecting() -> Callable[..., DBAPIConnection]:
     return connecting
 
 
-def _settings(version: int) -> dict[str, str]:
-    """Return the settings known to a server of the given version."""
+def _settings(session: Mapping[str, str], version: int) -> dict[str, str]:
+    """Return the settings of a session, with those known to a server of the given version."""
     newer = (settings for since, settings in _SESSION_SINCE.items() if version >= since)
-    return _SESSION | dict(chain.from_iterable(each.items() for each in newer))
+    return {**session} | dict(chain.from_iterable(each.items() for each in newer))
 
 
 @contextmanager

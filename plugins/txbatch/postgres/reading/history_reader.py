@@ -25,7 +25,7 @@ from txbatch.core.errors import (
     error_of,
 )
 from txbatch.core.state.state import changes_name, versions_name
-from txbatch.core.topology.kept_windows import Left
+from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import message_of, transaction
@@ -35,7 +35,6 @@ from txbatch.postgres.database.queries import query
 from txbatch.postgres.reading.ledger_reader import LedgerReader, Rows, answered, checked_key, key_type, keys_listed
 from txbatch.postgres.schema.python_history import PythonHistory
 from txbatch.postgres.state.folds import Folds
-from txbatch.postgres.tables import batches as of_ledger
 
 # The last columns of report.why_<state>, whatever they are called there.
 _ABOUT = (
@@ -122,8 +121,8 @@ class HistoryReader(LedgerReader):
     def why(self, state: str, key: Key = ()) -> dict[str, Any]:
         """Return a key's value, all versions of its positions, and `equal`: whether the versions amount to the value.
 
-        `equal` is None if only the job could merge the values, by a rule of its own. Raise UnknownName if the key never
-        existed.
+        `equal` is None if only the job could merge the values, by a rule of its own; to a role that reads the schema report
+        alone also if no txid was committed since a rebuild. Raise UnknownName if the key never existed.
         """
         stored = self._dated(state)
         typed = dict(stored["columns"]["keys"])
@@ -139,7 +138,7 @@ class HistoryReader(LedgerReader):
             if not versions and row is None:
                 _check_left(connection, stored, key, casts, asked)
                 raise UnknownName(f"state {state!r} has no key {','.join(key)!r}, and never had: no batch counted one")
-            equal = _amounts(connection, stored, casts, asked)
+            equal = _equal(connection, stored, row, casts, asked)
         values = {name: value for name, value in row.items() if name not in (*typed, "txid")} if row else None
         told = {
             "state": state,
@@ -156,7 +155,7 @@ class HistoryReader(LedgerReader):
             left = Left.from_json(before["left"]) if before["left"] else None
         else:
             with transaction(self.engine) as connection:
-                left = of_ledger.windows_left(connection, stored["topology"]).get(state)
+                left = _left(connection, stored)
         return (
             None
             if left is None or left.txid <= txid
@@ -257,7 +256,7 @@ def _check_left(
     connection: Connection, stored: Mapping[str, Any], key: Key, casts: Sequence[str], asked: Mapping[str, str]
 ) -> None:
     """Raise UnknownName if a missing key belongs to a window that began before the windows that have left."""
-    left = of_ledger.windows_left(connection, stored["topology"]).get(stored["state"])
+    left = _left(connection, stored)
     names = [name for name, _ in stored["columns"]["keys"]]
     if left is None or left.kept.window.name not in names:
         return
@@ -291,15 +290,48 @@ def _version(row: dict[str, Any], *, removable: bool) -> dict[str, Any]:
     return {**numbers, "values": values, **dict(zip(about, [value for _, value in cells[-len(about) :]], strict=True))}
 
 
-def _amounts(
-    connection: Connection, stored: Mapping[str, Any], casts: Sequence[str], asked: Mapping[str, str]
+def _left(connection: Connection, stored: Mapping[str, Any]) -> Left | None:
+    """Return the windows that have left a state, or None."""
+    found = connection.execute(query("reported_windows_left"), {"topology": stored["topology"]})
+    of_states = {row.state: row for row in found}
+    if (row := of_states.get(stored["state"])) is None:
+        return None
+    return Left(KeptWindows.from_json(row.kept), row.left_before, row.txid, row.windows, row.records)
+
+
+def _equal(
+    connection: Connection, stored: Mapping[str, Any], row: Any, casts: Sequence[str], asked: Mapping[str, str]
 ) -> bool | None:
-    """Return whether a key's counting contributions amount to the state's row; None if a merge rule is unknown.
+    """Return whether a key's counting contributions amount to the report's row; None if this cannot be told here."""
+    if not all(merge_named(merge) for *_, merge in stored["columns"]["values"]):
+        return None
+    if connection.execute(query("reads_contributions")).scalar_one():
+        return _amounts(connection, stored, casts, asked)
+    return _shown_alike(connection, stored, row, asked)
+
+
+def _shown_alike(connection: Connection, stored: Mapping[str, Any], row: Any, asked: Mapping[str, str]) -> bool | None:
+    """Return whether the report as of the newest txid, folded from all contributions of a key, has the report's row.
+
+    The right to read the schema report is enough. None if the newest txid cannot be asked.
+    """
+    (known,) = connection.execute(query("askable"), {"state": stored["state"]}).mappings().all()
+    if known["first"] > known["last"]:
+        return None
+    connection.execute(query("fold_all"))
+    typed = dict(stored["columns"]["keys"])
+    of_newest = f"SELECT * FROM {_function('as_of', stored['state'])}(%(newest)s) WHERE {_same(typed)}"
+    folded = connection.exec_driver_sql(of_newest, {**asked, "newest": known["last"]}).mappings().first()
+    if folded is None or row is None:
+        return folded is None and row is None
+    return all(_alike(row[name], folded[name]) for name in row if name != "txid")
+
+
+def _amounts(connection: Connection, stored: Mapping[str, Any], casts: Sequence[str], asked: Mapping[str, str]) -> bool:
+    """Return whether a key's counting contributions amount to the state's row.
 
     For a session, compare the contributions and rows of all its pieces.
     """
-    if not all(merge_named(merge) for *_, merge in stored["columns"]["values"]):
-        return None
     folds = Folds(stored["topology"], stored["state"], stored["columns"])
     keys = [f"{cast} AS {escape_percent(key)}" for cast, key in zip(casts, folds.keys, strict=False)] or [
         f"true AS {folds.keys[0]}"

@@ -172,18 +172,23 @@ class LedgerReader:
 
     def job(self, topology: str) -> str:
         """Return the path of a topology's job file, as given. Raise UnknownName if the topology is unknown."""
-        self._check_known(topology)
-        return str(self._rows("topology", topology=topology)[0]["job"])
+        return str(self._known(topology)["job"])
 
     def _state(self, state: str) -> dict[str, Any]:
-        found = self._rows("state", state=state)
+        found = self._rows("reported_state", state=state)
         if not found:
             raise UnknownName(f"no state {state!r} is known; `txbatch status` lists the topologies with their states")
         return found[0]
 
     def _check_known(self, topology: str) -> None:
-        if not self.status(topology):
+        self._known(topology)
+
+    def _known(self, topology: str) -> dict[str, Any]:
+        """Return a topology's row, by its index alone. Raise UnknownName if the topology is unknown."""
+        found = self._rows("reported_topology", topology=topology)
+        if not found:
             raise unknown_topology(topology)
+        return found[0]
 
     def _rows(self, name: str, **parameters: Any) -> Rows:
         with transaction(self.engine) as connection:

@@ -1,0 +1,242 @@
+"""What is asked each time costs the same however long a history is: statements read what an index finds, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from postgres_bench import Bench, words
+from sizes import some_of
+from sqlalchemy import Engine, text
+from support import LogSpout, word_count
+from ui.seeded import DAYS, FAILING, RESTATED, TAG, WAITING, Seeding, day, flights, of_day, seed, seed_many
+
+from txbatch import Count, Max
+from txbatch.core.batch.transaction import Batch, Restate, Run
+from txbatch.core.corrections.rebuild import Swapped
+from txbatch.core.errors import UnknownName
+from txbatch.core.protocol import coordinator
+from txbatch.postgres.database.queries import statements
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.reading.ledger_reader import LedgerReader
+
+MANY = some_of(20_000, 100_000)
+UNION_OF_COUNTED = "SELECT range_agg(tstzrange(starts, ends)) FROM txbatch.counted"
+UNION_OF_BATCHES = "SELECT range_agg(data_interval) FROM txbatch.batch WHERE status = 'committed' AND kind <> 'restate'"
+RECORDS = "SELECT COALESCE(sum(records) FILTER (WHERE replaced_by IS NULL), 0)::bigint FROM txbatch.batch"
+# What each asks for, and the most buffers that it may touch, however many batches there are.
+ASKED = {
+    "the newest batches": ("batches", {"topology": "log", "limit": 60}, 2_000),
+    "the batches of a run": ("batches_of_run", {"topology": "log", "run_id": "run 777"}, 100),
+    "the status of all": ("status", {"topology": None}, 500),
+    "a topology that is known": ("reported_topology", {"topology": "log"}, 10),
+    "a state that is known": ("reported_state", {"state": "log"}, 100),
+    "what can be asked of the past": ("askable", {"state": "log"}, 100),
+    "the end of what is whole": ("whole_to", {"topology": "hours", "reached": None}, 50),
+    "where windows wait": ("windows_wait", {"topology": None}, 500),
+    "what is not counted": ("gaps", {"topology": "hours"}, 200),
+    "what is listed no more": ("vanished", {"topology": None}, 200),
+}
+VIEWS = {
+    "SELECT * FROM report.topologies ORDER BY topology": 1_000,
+    "SELECT * FROM report.exceptional_txids WHERE topology = 'log' ORDER BY txid DESC LIMIT 2000": 300,
+    "SELECT * FROM report.completeness WHERE topology = 'log'": 500,
+    "SELECT * FROM report.completeness WHERE topology = 'hours'": 500,
+}
+
+
+@pytest.fixture
+def many(engine: Engine) -> Engine:
+    seed_many(engine, MANY)
+    return engine
+
+
+def buffers(engine: Engine, statement: str, **given: Any) -> int:
+    """Return how many buffers a statement touches, found or read."""
+    with engine.connect() as connection:
+        (plan,) = connection.execute(text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"), given).scalar_one()
+    return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+
+def test_what_is_asked_each_time_costs_the_same_at_any_length(many: Engine) -> None:
+    touched = {asked: buffers(many, statements()[name], **given) for asked, (name, given, _) in ASKED.items()}
+    touched |= {view: buffers(many, view) for view in VIEWS}
+    most = {asked: limit for asked, (*_, limit) in ASKED.items()} | VIEWS
+    assert {asked: number for asked, number in touched.items() if number > most[asked]} == {}, touched
+
+
+def test_a_long_history_is_told_as_it_is(many: Engine) -> None:
+    rows = {row["topology"]: row for row in LedgerReader(many).status()}
+    aborted = MANY // 997
+    for name in ("hours", "log"):
+        row = rows[name]
+        assert (row["committed"], row["aborted"], row["in_flight"]) == (MANY - aborted, aborted, 0)
+        assert row["records"] == 10 * (MANY - aborted)
+    assert rows["hours"]["gaps"] == len(rows["hours"]["uncounted"]) > MANY // 100
+    (found,) = LedgerReader(many).batches_of_run("log", "run 777")
+    assert found["txid"] == 777
+
+
+def test_status_of_one_topology_is_not_asked_to_see_that_the_topology_is_known(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = LedgerReader(bench.engine)
+    monkeypatch.setattr(reader, "status", None)
+    assert reader.batches("word_count") == []
+    assert reader.job("word_count") == "jobs/job.py"
+    for ask in (reader.batches, reader.attempts, reader.partitions, reader.job):
+        with pytest.raises(UnknownName, match="nosuch"):
+            ask("nosuch")
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3, 4), (4, 3, 2, 1), (1, 4, 2, 3), (2, 8, 5, 3), (3, 1, 2, 9)])
+def test_counted_time_is_the_intervals_of_committed_batches_in_whatever_order(
+    engine: Engine, order: tuple[int, ...]
+) -> None:
+    days = Seeding(PostgresLedger(engine), flights())
+    days.ledger.register(days.topology, "jobs/flights.py")
+    stretches = 0
+    for number in order:
+        days.committed(day(number), of_day(number))
+        ((counted,),), ((committed,),) = days_of(engine, UNION_OF_COUNTED), days_of(engine, UNION_OF_BATCHES)
+        assert counted == committed
+        ((stretches,),) = days_of(engine, "SELECT count(*) FROM txbatch.counted")
+    beside = {number for number in order if number - 1 not in order}
+    assert stretches == len(beside)
+
+
+def days_of(engine: Engine, statement: str) -> list[tuple[Any, ...]]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(text(statement))]
+
+
+@pytest.mark.rule("R16", "R17")
+def test_all_records_are_told_through_aborts_skips_and_restates(engine: Engine) -> None:
+    """Without a sum over all batches; each step is compared with that sum."""
+    days = Seeding(PostgresLedger(engine), flights())
+    days.ledger.register(days.topology, "jobs/flights.py")
+
+    def told() -> None:
+        (row,) = LedgerReader(engine).status("flights")
+        ((summed,),) = days_of(engine, RECORDS)
+        ((kept,),) = days_of(engine, "SELECT count(*) FROM txbatch.batch WHERE status = 'committed'")
+        assert (row["records"], row["committed"]) == (summed, kept)
+
+    told()
+    days.committed(day(1), of_day(1))
+    told()
+    given_up = days.planned(day(2))
+    days.planned(day(3))
+    days.ledger.skip("flights", given_up.txid, "damaged")
+    told()
+    days.committed(day(3), of_day(3))
+    told()
+    for txid in (1, 3, 1, 4):
+        run = Run(
+            f"cli:again {txid} {days.ledger.last_txid('flights')}", restate=Restate(txid, "again", skipped=txid == 4)
+        )
+        days.committed(run, of_day(1))
+        told()
+    days.ledger.abort("flights", days.planned(day(5)).txid, "a mistake")
+    days.committed(day(6), of_day(6))
+    told()
+    ((counted,),), ((committed,),) = days_of(engine, UNION_OF_COUNTED), days_of(engine, UNION_OF_BATCHES)
+    assert counted == committed
+
+
+@pytest.mark.rule("R23")
+def test_all_records_are_told_after_a_rebuild(bench: Bench) -> None:
+    bench.whole(words(dog=1), "1")
+    bench.whole(words(dog=1), "2")
+    topology = word_count(LogSpout({"a": 1_000_000}), count=Count(), most=Max("word"))
+    after = Bench.__new__(Bench)
+    after.engine, after.ledger, after.topology = bench.engine, bench.ledger, topology
+    rebuild = after.rebuilds.begin(topology, "jobs/job.py", "c" * 64, "one more", "ann")
+    for _ in range(2):
+        assert after.rebuilt(rebuild, {"word_count": [(("dog",), (1, "dog"))]})
+    assert after.rebuilds.swap(rebuild, topology) == Swapped(2)
+    bench.run("UPDATE txbatch.batch SET records = records")  # nothing else keeps the sum
+    (row,) = LedgerReader(bench.engine).status("word_count")
+    assert [(row["records"],)] == bench.rows(RECORDS)
+    after.whole({"word_count": [(("dog",), (1, "dog"))]}, "3")
+    (row,) = LedgerReader(bench.engine).status("word_count")
+    assert [(row["records"],)] == bench.rows(RECORDS)
+
+
+def test_a_ledger_of_before_is_told_as_it_is(bench: Bench) -> None:
+    """A ledger whose newest batch lacks the sum, as no migration leaves one."""
+    bench.whole(words(dog=1), "1")
+    bench.run("UPDATE txbatch.batch SET records_to = NULL")
+    bench.whole(words(dog=1), "2")
+    (row,) = LedgerReader(bench.engine).status("word_count")
+    assert row["records"] == 20
+
+
+def test_topologies_are_told_at_a_glance(engine: Engine) -> None:
+    seed(engine)
+    rows = {row["topology"]: row for row in mappings(engine, "SELECT * FROM report.topologies")}
+    flown, clicked, ordered = rows["flights"], rows["clicks"], rows["orders"]
+    asked = ("by_interval", "zone", "newest_txid", "current_to_txid", "in_flight", "failing", "waiting", "gaps")
+    assert [flown[name] for name in asked] == [True, "America/New_York", 34, 31, 2, 1, 2, 1]
+    assert f"{flown['whole_to']:%Y-%m-%dT%H:%MZ}" == "2013-01-13T05:00Z"
+    assert [clicked[name] for name in asked] == [False, None, 4, 4, 0, 0, 0, 0]
+    assert clicked["whole_to"] is None
+    assert [ordered[name] for name in asked] == [True, "UTC", None, None, 0, 0, 0, 0]
+    assert flown["streams"]["flights"]["carrier"] == "string"
+    looks = mappings(engine, "SELECT txid, look FROM report.exceptional_txids WHERE topology = 'flights' ORDER BY txid")
+    assert [tuple(each.values()) for each in looks] == [
+        *((RESTATED, "replaced"), (31, "restate"), (32, "aborted"), (FAILING, "failing"), (WAITING, "emitted"))
+    ]
+    runs = mappings(engine, "SELECT txid FROM report.batch_runs WHERE run_id LIKE 'scheduled__2013-01-02%'")
+    assert runs == [{"txid": 1}]
+    assert len(DAYS) == 30
+
+
+def test_states_are_told_with_what_can_be_asked_of_them(engine: Engine) -> None:
+    seed(engine)
+    rows = {row["state"]: row for row in mappings(engine, "SELECT * FROM report.states")}
+    told = rows["flights"]
+    assert told["key_columns"] == [{"name": "carrier", "type": "text"}, {"name": "origin", "type": "text"}]
+    assert [each["name"] for each in told["value_columns"]] == ["flights", "dep_delay_mean", "dep_delay_max"]
+    assert (told["kind"], told["contributions"], told["apart"], told["merged_by_job"]) == (
+        *("transactional", True, None, False),
+    )
+    assert (told["past_from"], told["past_to"]) == (0, 31)
+    assert [each["type"] for each in rows[TAG]["value_columns"]] == ["numeric"]
+    assert rows["orders"]["key_columns"] is None
+    assert (rows["orders"]["past_from"], rows["orders"]["past_to"]) == (0, 0)
+
+
+def mappings(engine: Engine, statement: str) -> list[dict[str, Any]]:
+    with engine.connect() as connection:
+        return [dict(row) for row in connection.execute(text(statement)).mappings()]
+
+
+def test_the_zone_of_a_schedule_is_kept_until_another_one_is_told(engine: Engine) -> None:
+    ledger, topology = PostgresLedger(engine), flights()
+
+    def zone() -> Any:
+        return mappings(engine, "SELECT zone FROM report.topologies")[0]["zone"]
+
+    ledger.register(topology, "jobs/flights.py")
+    assert zone() is None
+    ledger.register(topology, "jobs/flights.py", "Europe/Berlin")
+    assert zone() == "Europe/Berlin"
+    ledger.register(topology, "jobs/flights.py")
+    assert zone() == "Europe/Berlin"
+    ledger.register(topology, "jobs/flights.py", "UTC")
+    assert zone() == "UTC"
+
+
+def test_the_batches_of_a_run_are_those_that_it_planned(bench: Bench) -> None:
+    """Another run that finds a batch has not planned that batch."""
+    first, heir = (Run(f"airflow:word_count:{run_id}", "word_count", run_id) for run_id in ("a", "b"))
+    batch = coordinator.initialize_transaction(bench.ledger, bench.topology, first)
+    assert isinstance(batch, Batch)
+    bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
+    assert bench.ledger.adopt(batch, heir) is not None
+    reader = LedgerReader(bench.engine)
+    assert [row["txid"] for row in reader.batches_of_run("word_count", "a")] == [1]
+    assert reader.batches_of_run("word_count", "b") == []
+    found = mappings(bench.engine, "SELECT run_id FROM report.batch_runs ORDER BY run_id")
+    assert found == [{"run_id": "a"}, {"run_id": "b"}]
