@@ -19,7 +19,8 @@ const LONG_HOURS = 20;
 export function completeness(view) {
   const { one, address } = view;
   const byTime = one.topology.by_interval && address.by !== "partitions";
-  return [one.topology.by_interval && choice(view, byTime), byTime ? times(view) : grid(view)];
+  const both = one.topology.by_interval && one.streams.some((each) => each.by_partition);
+  return [both && choice(view, byTime), byTime ? times(view) : grid(view)];
 }
 
 function choice({ topology }, byTime) {

@@ -40,9 +40,9 @@ function nothing({ topology }) {
 }
 
 function overallFacts({ one, topology }) {
-  const { newest_txid: newest, gaps, more_gaps: more, in_flight: flying, waiting, failing } = one.topology;
+  const { newest_txid: newest, gaps, in_flight: flying, waiting, failing } = one.topology;
   const loud = (count, kind, ...words) => h("span", { class: count ? kind : "quiet" }, h("b", {}, digits(count)), ...words);
-  const holes = loud(gaps, "hole", more ? "+" : "", gaps === 1 ? " hole" : " holes");
+  const holes = loud(gaps, "hole", gaps === 1 ? " hole" : " holes");
   return facts("At a glance", [
     h("span", {}, h("b", {}, digits(newest)), " newest"),
     one.topology.by_interval && (gaps ? inside(href(topology, "completeness"), {}, holes) : holes),
