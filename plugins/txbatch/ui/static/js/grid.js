@@ -7,15 +7,18 @@ import { around, cell, stop } from "./roving.js";
 import { clip, digits, many } from "./words.js";
 
 const GROUP = "grid";
+const TXIDS = 40;
 const SHAPES = { read: ["✓", "committed", "read"], unreadable: ["", "hole", "not readable"], skipped: ["⊘", "skip", "given up"] };
 
 /** Return the grid of partitions and txids. */
 export function grid({ store, topology, address, one }) {
   if (one.topology.newest_txid == null) return h("p", { class: "empty" }, "No batch yet.");
-  const { first, last, after, search } = address;
+  const { after, search } = address;
+  const last = address.last ?? one.topology.newest_txid;
+  const first = address.first ?? Math.max(1, last - TXIDS + 1);
   const entry = store.need("partitions", `topologies/${encodeURIComponent(topology)}/partitions`, { first, last, after, search });
   return [
-    form("Find partitions", (values) => go(href(topology, "completeness", { by: "partitions", search: values.get("search"), first, last })),
+    form("Find partitions", (values) => go(href(topology, "completeness", { by: "partitions", search: values.get("search"), first: address.first, last: address.last })),
       field("partition", "search", { type: "search", value: search ?? "", "data-key": "search" }), h("button", { type: "submit" }, "Find")),
     shown(entry, (data) => found(topology, address, one, data)),
   ];
