@@ -142,7 +142,7 @@ def application(examples: Examples) -> Starlette:
         if path.endswith("xcomEntries"):
             return JSONResponse({"xcom_entries": [{"task_id": "emit_batch", "key": "plan"}], "total_entries": 1})
         if path.endswith("xcomEntries/plan"):
-            return JSONResponse({"value": json.dumps("would count 859 records\n<img src=x onerror=alert(1)>")})
+            return JSONResponse({"value": payload("plan")})
         if "/dagRuns/" in path:
             return JSONResponse(
                 {"dag_run_id": "manual__2026-11-27T12:00:00+00:00", "state": "success", "note": CHANGED}

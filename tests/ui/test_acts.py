@@ -48,15 +48,21 @@ def test_counting_again_tells_what_counts_now_and_triggers_a_run(browser: Browse
 
 
 def test_a_plan_is_shown_before_and_done_by_one_more_button(browser: Browser, examples: Examples) -> None:
+    """A plan needs no reason; what is done needs one."""
     with dialog(browser, examples, "&page=batch&txid=30", "Count again…") as (watched, box):
-        box.get_by_label("why").fill("why not")
         box.get_by_role("button", name="Plan first").click()
-        until(lambda: "would count 859 records <img src=x onerror=alert(1)>" in said(box))
-        conf = {"restate": "30", "why": "why not"}
-        assert examples.posted[0][1]["conf"] == {**conf, "plan_only": True}
+        until(lambda: "would be counted again: 860 records, 859 before." in said(box))
+        assert "state flights: 2 of 31 keys would change" in said(box)
+        assert "376 → 377" in said(box)
+        assert "9007199254740993 → 9007199254740995" in said(box)
+        assert "<img src=x onerror=alert(1)>" in said(box)
+        assert examples.posted[0][1]["conf"] == {"restate": "30", "why": "", "plan_only": True}
+        box.get_by_role("button", name="Do it").click()
+        assert len(examples.posted) == 1
+        box.get_by_label("why").fill("why not")
         box.get_by_role("button", name="Do it").click()
         until(lambda: len(examples.posted) == 2)
-        assert examples.posted[1][1]["conf"] == conf
+        assert examples.posted[1][1]["conf"] == {"restate": "30", "why": "why not"}
         assert watched.wrong() == []
 
 

@@ -4,6 +4,7 @@ import { ofAirflow } from "./address.js";
 import { open, told } from "./dialog.js";
 import { h } from "./dom.js";
 import { button, field, ill, refusal, outside } from "./pieces.js";
+import { planned } from "./plan.js";
 import { follow, paused, planOf, trigger } from "./runs.js";
 import { covers, digits, hours, many, took, unit, zoneOf } from "./words.js";
 
@@ -14,8 +15,9 @@ const NEVER_HALF = "Until then reports show the old numbers, and after it the ne
 export function countAgain(view, batch) {
   open(batch ? `Count txid ${digits(batch.txid)} again` : "Count batches again", (hands) => {
     const conf = (values) => ({ restate: batch ? String(batch.txid) : values.get("restate").trim(), why: values.get("why").trim() });
-    const done = (more, then) => act(view, hands, view.topology, { ...conf(hands.values()), ...more }, then);
-    const plan = (run) => showPlan(view, hands, run, () => done({}));
+    const done = () => hands.valid() && act(view, hands, view.topology, conf(hands.values()));
+    const plan = () => hands.valid("restate") && act(view, hands, view.topology, { ...conf(hands.values()), plan_only: true }, show);
+    const show = (run) => showPlan(view, hands, run, done);
     return {
       told: [
         batch ? told(...nowCounts(batch)) : null,
@@ -23,8 +25,8 @@ export function countAgain(view, batch) {
       ],
       fields: [batch ? null : field("txids or an interval", "restate", { required: true, placeholder: "3, 5 or 2013-01-03/2013-01-05" }), whyField()],
       buttons: [
-        button("Plan first", () => done({ plan_only: true }, plan), { class: "act" }),
-        button("Count again", () => done({}), { class: "act primary" }),
+        button("Plan first", plan, { class: "act" }),
+        button("Count again", done, { class: "act primary" }),
       ],
     };
   });
@@ -64,7 +66,8 @@ function missing({ intervals }, gap) {
 export function giveUp(view, batch) {
   open(`Give up txid ${digits(batch.txid)}`, (hands) => {
     const conf = (values) => ({
-      ...{ abort: batch.txid, why: values.get("why").trim(), abort_skip: values.get("skip") !== null },
+      ...{ abort: batch.txid, why: values.get("why").trim() },
+      ...(values.get("skip") === null ? {} : { abort_skip: true }),
       ...(values.get("partition")?.trim() ? { abort_partition: values.get("partition").trim() } : {}),
     });
     const lost = batch.records == null ? "the records that its plan names" : many(batch.records, "record");
@@ -78,7 +81,7 @@ export function giveUp(view, batch) {
         view.one.topology.by_interval ? null : field("of one partition alone", "partition", { placeholder: "all" }),
         whyField(),
       ],
-      buttons: button("Give up", () => act(view, hands, view.topology, conf(hands.values())), { class: "act danger" }),
+      buttons: button("Give up", () => hands.valid() && act(view, hands, view.topology, conf(hands.values())), { class: "act danger" }),
     };
   });
 }
@@ -100,7 +103,6 @@ function whyField() {
 }
 
 async function act(view, hands, dagId, conf, then = null) {
-  if (!hands.valid()) return;
   hands.busy(true);
   hands.say("asking…");
   try {
@@ -130,10 +132,9 @@ function note(run, isPaused) {
 }
 
 async function showPlan(view, hands, run, doIt) {
-  const plan = await planOf(view.topology, run.dag_run_id);
-  const words = plan ?? run.note;
   const first = h("p", {}, "Run ", run.link, `: ${run.state}`);
   if (run.state !== "success") return hands.say(first, note(run, false));
-  return hands.say(first, h("pre", { tabindex: "0", class: "plan" }, words ?? "The run left no plan."),
+  const plan = await planOf(view.topology, run.dag_run_id);
+  return hands.say(first, plan === null ? note(run, false) : planned(plan),
     h("p", {}, "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
 }

@@ -41,7 +41,7 @@ function found(topology, data) {
   return [h("p", { "aria-live": "polite" }, `${told}${data.more ? ", and more" : ""}.`), changesTable(topology, data)];
 }
 
-/** Return the rows before and after, the greatest change first. */
+/** Return the rows before and after, the greatest change first; without a topology no row leads to Why. */
 export function changesTable(topology, data) {
   if (data.rows.length === 0) return h("p", { class: "quiet" }, "No key has changed.");
   const heads = [...data.keys, ...data.values].map((each, at) =>
@@ -50,13 +50,13 @@ export function changesTable(topology, data) {
   return [
     h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": "Values before and after" },
       h("table", { class: "values" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))),
-    data.more && h("p", { class: "quiet" }, `The first ${data.rows.length} are shown; SQL has all.`),
+    data.more && h("p", { class: "quiet" }, `${digits(data.rows.length)} are shown; there are more.`),
   ];
 }
 
 function row(topology, data, { key, before, after }) {
   const to = href(topology, "why", { state: data.state, key: key.map((each) => each ?? "") });
-  const keys = key.map((each, at) => h("td", {}, at ? h("bdi", {}, each ?? "null") : inside(to, { title: "Why" }, h("bdi", {}, each ?? "null"))));
+  const keys = key.map((each, at) => h("td", {}, at || topology === null ? value(each) : inside(to, { title: "Why" }, value(each))));
   const values = data.values.map((_, at) => h("td", { class: "number" }, pair(before?.[at], after?.[at], before, after)));
   const kind = before === null ? "new" : after === null ? "gone" : "";
   return h("tr", { "data-key": JSON.stringify(key), class: kind }, keys, values);

@@ -11,7 +11,7 @@ export function open(title, content) {
     busy: (on) => body.querySelectorAll("button.act").forEach((each) => (each.disabled = on)),
     open: () => dialog.open,
     values: () => new FormData(body),
-    valid: () => body.reportValidity(),
+    valid: (name) => (name ? (body.elements[name]?.reportValidity() ?? true) : body.reportValidity()),
   };
   const submit = (event) => event.preventDefault();
   const body = h("form", { novalidate: false, on: { submit } });

@@ -33,21 +33,19 @@ export async function follow(dagId, runId, wanted, tell) {
   return null;
 }
 
-/** Return the text of the XCom `plan` that a task of a run left; null if none did. */
+/** Return the XCom `plan` that a task of a run left; null if none did. */
 export async function planOf(dagId, runId) {
   const run = `dags/${part(dagId)}/dagRuns/${part(runId)}/taskInstances`;
   const { xcom_entries: entries } = await airflow(`${run}/~/xcomEntries?xcom_key=plan&limit=1`);
   if (entries.length === 0) return null;
   const { value } = await airflow(`${run}/${part(entries[0].task_id)}/xcomEntries/plan`);
-  return text(value);
+  return typeof value === "string" ? parsed(value) : value;
 }
 
-function text(value) {
-  if (typeof value !== "string") return JSON.stringify(value, null, 1);
+function parsed(text) {
   try {
-    const within = JSON.parse(value);
-    return typeof within === "string" ? within : JSON.stringify(within, null, 1);
+    return JSON.parse(text);
   } catch {
-    return value;
+    return text;
   }
 }
