@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page
-
 from ui.browser import opened
 from ui.examples import Examples
 
