@@ -1,10 +1,16 @@
-"""The Airflow plugin: writes the result of a topology's run into the run's note. Every process of Airflow loads this file."""
+"""The Airflow plugin: writes the result of a topology's run into the run's note, and registers the pages of txbatch.
+
+Every process of Airflow loads this file. The API server alone asks for the pages.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
@@ -12,11 +18,15 @@ from airflow.plugins_manager import AirflowPlugin
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
 
+log = logging.getLogger(__name__)
 # The key of `txbatch.orchestration.result`. That module is slow to import, and only tasks need it.
 XCOM_KEY = "txbatch"
 MARK = "txbatch: "
 LENGTH_MAX = 900
 FIRST_TASK = "InitializeTransactionOperator"
+# Earlier versions take no cookie for their API, and refuse an asset's destination with the whole plugin.
+PAGES_SINCE, ASSETS_SINCE = (3, 1, 8), (3, 4, 0)
+PREFIX = "txbatch"
 
 
 class RunNotes:
@@ -87,8 +97,84 @@ def _too_late(dag_run: DagRun) -> str | None:
     )
 
 
+class Pages(NamedTuple):
+    """What the plugin registers of the pages: both are empty where there are none."""
+
+    apps: list[Any]
+    views: list[Any]
+
+
+@cache
+def pages() -> Pages:
+    """Return the pages for this Airflow. Without the pages the API server starts all the same, and its log has the reason."""
+    from airflow import __version__
+
+    version = version_of(__version__)
+    if version < PAGES_SINCE:
+        log.warning("the pages of txbatch need Airflow 3.1.8 or newer, and this is %s: they are not shown", __version__)
+        return Pages([], [])
+    try:
+        from txbatch.ui.app import create_app
+
+        return Pages([{"app": create_app(), "url_prefix": f"/{PREFIX}", "name": "txbatch"}], views(version))
+    except Exception:  # the API server would end
+        log.exception("the pages of txbatch cannot be shown")
+        return Pages([], [])
+
+
+def version_of(told: str) -> tuple[int, ...]:
+    """Return the numbers of a version.
+
+    >>> version_of("3.4.0rc1")
+    (3, 4, 0)
+    """
+    return tuple(map(int, re.findall(r"\d+", told)[:3]))
+
+
+def views(version: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Return the places of the pages in Airflow: in Browse, on a DAG, on a run and, where an Airflow has it, on an asset."""
+    page, icon = f"{PREFIX}/page", f"{PREFIX}/static/icon.svg"
+    ours: dict[str, Any] = {"applies_to": {"dag.tags.name": ["txbatch"]}} if version >= ASSETS_SINCE else {}
+    found: list[dict[str, Any]] = [
+        {"name": "Transactions", "destination": "nav", "category": "browse", "href": page, "url_route": PREFIX},
+        {
+            "name": "Transactions",
+            "destination": "dag",
+            "href": f"{page}?dag_id={{DAG_ID}}",
+            "url_route": "txbatch-dag",
+            **ours,
+        },
+        {
+            "name": "Transaction",
+            "destination": "dag_run",
+            "href": f"{page}?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
+            "url_route": "txbatch-run",
+            **ours,
+        },
+    ]
+    if version >= ASSETS_SINCE:
+        asset = {
+            "name": "Data",
+            "destination": "asset",
+            "href": f"{page}?asset={{ASSET_URI}}",
+            "url_route": "txbatch-asset",
+        }
+        found.append(asset)
+    return [{**view, "icon": icon} for view in found]
+
+
 class TxbatchPlugin(AirflowPlugin):
     """The plugin class found by Airflow."""
 
     name = "txbatch"
     listeners = [RunNotes()]  # noqa: RUF012 - the base class says what it is
+
+    @property
+    def fastapi_apps(self) -> list[Any]:  # type: ignore[override]
+        """The application of the pages, asked for by the API server."""
+        return pages().apps
+
+    @property
+    def external_views(self) -> list[Any]:  # type: ignore[override]
+        """The places of the pages in Airflow, asked for by the API server."""
+        return pages().views

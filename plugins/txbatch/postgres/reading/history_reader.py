@@ -138,7 +138,7 @@ class HistoryReader(LedgerReader):
             if not versions and row is None:
                 _check_left(connection, stored, key, casts, asked)
                 raise UnknownName(f"state {state!r} has no key {','.join(key)!r}, and never had: no batch counted one")
-            equal = _equal(connection, stored, row, casts, asked)
+            equal = amount_to(connection, stored, row, casts, asked)
         values = {name: value for name, value in row.items() if name not in (*typed, "txid")} if row else None
         told = {
             "state": state,
@@ -299,7 +299,7 @@ def _left(connection: Connection, stored: Mapping[str, Any]) -> Left | None:
     return Left(KeptWindows.from_json(row.kept), row.left_before, row.txid, row.windows, row.records)
 
 
-def _equal(
+def amount_to(
     connection: Connection, stored: Mapping[str, Any], row: Any, casts: Sequence[str], asked: Mapping[str, str]
 ) -> bool | None:
     """Return whether a key's counting contributions amount to the report's row; None if this cannot be told here."""

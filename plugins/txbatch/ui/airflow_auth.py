@@ -1,0 +1,80 @@
+"""All that the pages ask of Airflow: who asks, what that user may read and trigger, the DAGs, the connection, the settings.
+
+The only module of txbatch that imports airflow.api_fastapi: the API server alone does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.configuration import conf
+from airflow.exceptions import AirflowNotFoundException
+from airflow.models.connection import Connection
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import Depends, HTTPException
+from sqlalchemy import select
+
+from txbatch import settings
+from txbatch.postgres.database.connections import url_of
+from txbatch.ui import asked
+
+# The first that is there is the database of the pages; a reader's is enough.
+CONNECTIONS = ("txbatch_report", "txbatch")
+SECTION, SHOW_VALUES = "txbatch", "pages_show_values"
+User = Annotated[Any, Depends(get_user)]
+
+
+def readable(dag_id: str, user: User) -> str:
+    """Return the name of a topology whose runs the user may read. The name in the path alone decides.
+
+    Raise 422 for a name that no topology has, before anything is asked; 403 if the user may not read the runs of this DAG.
+    """
+    if not asked.TOPOLOGY.fullmatch(dag_id):
+        raise HTTPException(422, "no topology has such a name")
+    if not may(user, "GET", dag_id):
+        raise HTTPException(403, "you may not read the runs of this DAG")
+    return dag_id
+
+
+Readable = Annotated[str, Depends(readable)]
+
+
+def may(user: Any, method: Any, dag_id: str) -> bool:
+    """Return whether a user may read (GET) or trigger (POST) the runs of a DAG."""
+    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)) if _teams() else DagDetails(id=dag_id)
+    manager = get_auth_manager()
+    return bool(manager.is_authorized_dag(method=method, access_entity=DagAccessEntity.RUN, details=details, user=user))
+
+
+def dags(ids: Iterable[str]) -> dict[str, bool]:
+    """Return those of some DAGs that Airflow has, each with whether the DAG is paused."""
+    with create_session() as session:
+        there = select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_([*ids]), ~DagModel.is_stale)
+        return {row.dag_id: bool(row.is_paused) for row in session.execute(there)}
+
+
+def show_values() -> bool:
+    """Return whether pages show numbers and keys of states, by [txbatch] pages_show_values."""
+    return bool(conf.getboolean(SECTION, SHOW_VALUES, fallback=True))
+
+
+def database() -> tuple[str, str]:
+    """Return the URL of the database of the pages, and what errors call the URL."""
+    for conn_id in CONNECTIONS[:1] if os.environ.get(settings.DATABASE_URL) else CONNECTIONS:
+        try:
+            found = Connection.get_connection_from_secrets(conn_id)
+        except AirflowNotFoundException:
+            continue
+        return url_of(found), f"the Airflow connection {conn_id!r}"
+    return settings.resolve().database_url, settings.DATABASE_URL
+
+
+def _teams() -> bool:
+    """Return whether rights of this Airflow are of teams."""
+    return bool(conf.getboolean("core", "multi_team", fallback=False))

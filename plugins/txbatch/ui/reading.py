@@ -1,0 +1,193 @@
+"""What pages ask of topologies and batches, each in one snapshot. The statements are in sql/queries/pages.sql."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core.errors import UnknownName
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.tables.batches import unknown_topology
+from txbatch.ui import asked, shown
+from txbatch.ui.payloads import (
+    Batch,
+    Batches,
+    Dags,
+    Detail,
+    Exceptional,
+    Intervals,
+    One,
+    Overview,
+    Partitions,
+    Proof,
+    Run,
+    Span,
+    Stream,
+    Topology,
+)
+from txbatch.ui.state_payloads import State
+
+TOPOLOGIES_MAX, EXCEPTIONS_MAX, BATCHES_MAX, OF_RUN_MAX = 500, 2_000, 200, 500
+ATTEMPTS_MAX, READS_MAX, RESTATES_MAX, LISTED_MAX = 100, 100, 100, 100
+INTERVALS_MAX, PARTITIONS_MAX, TXIDS_MAX = 1_000, 100, 200
+
+
+def topologies(connection: Connection) -> list[Topology]:
+    """Return all topologies."""
+    return [shown.topology(row) for row in _rows(connection, "page_topologies", limit=TOPOLOGIES_MAX)]
+
+
+def one(connection: Connection, name: str, told: dict[str, Any]) -> One:
+    """Return a topology with all that a header tells; `told` has what Airflow tells of its DAGs and of the user."""
+    row = known(connection, name)
+    failing, waiting = (
+        _rows(connection, f"page_{what}", topology=name, limit=LISTED_MAX) for what in ("failing", "waiting")
+    )
+    return One(
+        topology=shown.topology(row),
+        job=row["job"],
+        streams=_streams(connection, name, row["streams"] or {}),
+        states=states(connection, name),
+        failing=[shown.failing(each) for each in failing],
+        waiting=[shown.waiting(each) for each in waiting],
+        **told,
+    )
+
+
+def known(connection: Connection, name: str) -> Any:
+    """Return a topology's row. Raise UnknownName if the topology is unknown."""
+    found = _rows(connection, "page_topology", topology=name)
+    if not found:
+        raise unknown_topology(name)
+    return found[0]
+
+
+def states(connection: Connection, name: str) -> list[State]:
+    """Return the states of a topology, without its quarantine."""
+    return [shown.state(row) for row in _rows(connection, "page_states", topology=name)]
+
+
+def overview(connection: Connection, name: str) -> Overview:
+    """Return the newest txid, and the txids that are not simply committed."""
+    last = known(connection, name)["newest_txid"]
+    found = _rows(connection, "page_exceptions", topology=name, limit=EXCEPTIONS_MAX + 1)
+    exceptions = [Exceptional(row["txid"], row["look"]) for row in reversed(found[:EXCEPTIONS_MAX])]
+    return Overview(last, exceptions, len(found) > EXCEPTIONS_MAX)
+
+
+def batches(
+    connection: Connection, name: str, before: int | None, limit: int, status: str | None, *, failed: bool
+) -> Batches:
+    """Return batches, newest first, below a txid. `failed`: those alone whose newest attempt has failed."""
+    known(connection, name)
+    txids = None
+    if failed:
+        failing = _rows(connection, "page_failing_txids", topology=name, before=before, limit=limit + 1)
+        txids = [row["txid"] for row in failing]
+    found = _batches(connection, name, limit + 1, before=before, status=status, txids=txids)
+    return Batches(found[:limit], found[limit - 1].txid if len(found) > limit else None)
+
+
+def of_run(connection: Connection, name: str, run_id: str) -> Run:
+    """Return the batches that a run of the topology's DAG found or planned."""
+    known(connection, name)
+    txids = [row["txid"] for row in _rows(connection, "page_run_txids", topology=name, run_id=run_id, limit=OF_RUN_MAX)]
+    return Run(_batches(connection, name, OF_RUN_MAX, txids=txids))
+
+
+def detail(connection: Connection, name: str, txid: int) -> Detail:
+    """Return a batch with its attempts, reads and restates. Raise UnknownName if there is no such batch."""
+    batch, of = batch_of(connection, name, txid), {"topology": name, "txid": txid}
+    attempts = _rows(connection, "page_attempts", **of, limit=ATTEMPTS_MAX + 1)
+    reads = _rows(connection, "page_reads", **of, limit=READS_MAX + 1)
+    restates = _rows(connection, "page_restates", topology=name, position=batch.position, limit=RESTATES_MAX)
+    return Detail(
+        batch=batch,
+        attempts=[shown.attempt(row) for row in reversed(attempts[:ATTEMPTS_MAX])],
+        more_attempts=len(attempts) > ATTEMPTS_MAX,
+        reads=[shown.read(row) for row in reads[:READS_MAX]],
+        more_reads=len(reads) > READS_MAX,
+        restates=[shown.restatement(row) for row in restates],
+        proof=_proof(connection, name, batch),
+    )
+
+
+def batch_of(connection: Connection, name: str, txid: int) -> Batch:
+    """Return one batch. Raise UnknownName if there is no such topology, or no such batch."""
+    known(connection, name)
+    found = _batches(connection, name, 1, txids=[txid])
+    if not found:
+        raise UnknownName(f"topology {name!r} has no txid {txid}")
+    return found[0]
+
+
+def intervals(connection: Connection, name: str, start: str | None, end: str | None) -> Intervals:
+    """Return the intervals that begin in a window of time, and what is not counted there."""
+    topology = known(connection, name)
+    (whole,) = _rows(connection, "page_span", topology=name)
+    window = asked.window(start, end, whole["last"])
+    of_all = shown.at(whole["first"]), shown.at(whole["last"])
+    if window is None:
+        return Intervals(Span(None, None, *of_all), topology["zone"], [], [], False)
+    of = {"topology": name, "start": window.start, "end": window.end, "limit": INTERVALS_MAX + 1}
+    found, gaps = (_rows(connection, statement, **of) for statement in ("page_intervals", "page_gaps"))
+    return Intervals(
+        Span(shown.at(window.start), shown.at(window.end), *of_all),
+        topology["zone"],
+        [shown.interval(row) for row in found[:INTERVALS_MAX]],
+        [shown.gap(row) for row in gaps[:INTERVALS_MAX]],
+        max(len(found), len(gaps)) > INTERVALS_MAX,
+    )
+
+
+def partitions(
+    connection: Connection, name: str, txids: tuple[int, int], after: tuple[str, str], search: str
+) -> Partitions:
+    """Return partitions by name, after one, and what the batches of some txids read of each."""
+    known(connection, name)
+    stream, partition = after
+    page = {"stream": stream, "after": partition, "search": search, "limit": PARTITIONS_MAX + 1}
+    found = _rows(connection, "page_partitions", topology=name, **page)
+    rows = [shown.partition(row) for row in found[:PARTITIONS_MAX]]
+    first, last = txids
+    of = {"streams": [row.stream for row in rows], "partitions": [row.partition for row in rows]}
+    most = PARTITIONS_MAX * TXIDS_MAX
+    cells = _rows(connection, "page_cells", topology=name, first=first, last=last, limit=most, **of)
+    goes_on = f"{rows[-1].stream}/{rows[-1].partition}" if len(found) > PARTITIONS_MAX else None
+    return Partitions(first, last, rows, [shown.cell(row) for row in cells], goes_on)
+
+
+def dags_of(name: str, there: dict[str, bool]) -> Dags:
+    """Return the DAGs of acts on a topology, of the DAGs that are there."""
+    verify, rebuild, gc = (each if each in there else None for each in acts_of(name)[1:4])
+    return Dags(verify, rebuild, gc or ("txbatch.gc" if "txbatch.gc" in there else None))
+
+
+def acts_of(name: str) -> list[str]:
+    """Return the ids of the DAGs that a topology may have: its own first."""
+    return [name, f"{name}.verify", f"{name}.rebuild", f"{name}.gc", "txbatch.gc"]
+
+
+def _streams(connection: Connection, name: str, fields: dict[str, dict[str, str]]) -> list[Stream]:
+    found = _rows(connection, "page_partitioned", topology=name, streams=[*fields])
+    partitioned = [row["s"] for row in found]
+    return [shown.stream(stream, of, partitioned) for stream, of in fields.items()]
+
+
+def _proof(connection: Connection, name: str, batch: Batch) -> Proof:
+    (row,) = _rows(connection, "page_proof", topology=name, txid=batch.txid)
+    counted = batch.status == "committed" and batch.records is not None
+    of_partitions = shown.text(row["records"]) if counted else None
+    equal = batch.records == of_partitions if counted and of_partitions is not None and not row["rebuilt"] else None
+    read = batch.records if counted else None
+    return Proof(batch.attempts, row["attempt"], read, of_partitions, equal, row["rebuilt"], None)
+
+
+def _batches(connection: Connection, name: str, limit: int, **asked_for: Any) -> list[Batch]:
+    given = {"before": None, "status": None, "txids": None, **asked_for}
+    return [shown.batch(row) for row in _rows(connection, "page_batches", topology=name, limit=limit, **given)]
+
+
+def _rows(connection: Connection, statement: str, **given: Any) -> list[Any]:
+    return list(connection.execute(query(statement), given).mappings())
