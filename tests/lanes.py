@@ -17,6 +17,8 @@ from pathlib import Path
 
 from budget import budgets, costs_of, told
 from slowness import CORES, slowness
+from tools import fails, missing
+from tools import told as told_missing
 
 TESTS = Path(__file__).parent
 LOGS = TESTS.parent / ".txbatch" / "logs"
@@ -183,7 +185,10 @@ def main(asked: Sequence[str]) -> int:
     print(f"This machine is {slowness():.2f} times slower than the one that the budgets were made for.")
     counts = sum((counts_of(part.lines()) for part in suite.begun), Counter[str]())
     print(closing_line(counts, time.monotonic() - started))
-    return worse([part.process.returncode for part in suite.begun])
+    without = [] if asked else missing()
+    if without:
+        print(told_missing(without))
+    return worse([part.process.returncode for part in suite.begun] + [fails(without, os.environ.get("CI"))])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import budget
 import lanes
 import psutil
 import pytest
+import tools
 from slowness import FILE
 from support import until
 
@@ -26,7 +28,7 @@ def test_every_tier_is_in_one_part_and_has_a_budget() -> None:
 
 
 def test_budgets_sum_to_the_gate_of_each_size_at_most() -> None:
-    """Of `make test` 1,750 CPU seconds, and what sources that came since may add: 60 each; tables took 30."""
+    """Of `make test` 1,750 CPU seconds, and what sources that came since may add: 60 each; tables took 30, the pages 60."""
     told = json.loads(FILE.read_text(encoding="utf-8"))
     for size, gate in enumerate(told["gates"]):
         assert sum(seconds[size] for seconds in told["tiers"].values()) <= gate
@@ -75,6 +77,27 @@ def test_counts_of_all_parts_are_one_line_that_ci_prints_at_its_end() -> None:
     assert line.strip("= ") == "1 failed, 35 passed, 1 skipped, 3 errors in 3671.50s (1:01:11)"
     (pattern,) = re.findall(r"sed -n '/(.*)/p'", (ROOT / ".ci" / "run").read_text())
     assert re.search(pattern, line)
+
+
+@pytest.mark.parametrize(("ci", "fails"), [(None, False), ("true", True), ("false", False)])
+def test_what_did_not_run_for_want_of_a_program_is_told_and_fails_on_ci(
+    ci: str | None, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        shutil, "which", lambda program, path: f"/usr/bin/{program}" if program == "pgbouncer" else None
+    )
+    assert tools.missing() == ["chromium"]
+    assert (
+        tools.told(["chromium"]) == "Not run: tests/ui in a browser, for want of chromium: bin/test-tools installs it."
+    )
+    assert tools.fails(["chromium"], ci) is fails
+    assert tools.fails([], ci) is False
+
+
+def test_the_tools_of_tests_are_those_that_are_installed() -> None:
+    script = (ROOT / "bin" / "test-tools").read_text()
+    assert all(f"[{tool}]=" in script for tool in tools.TOOLS)
+    assert "bin/test-tools\nmake lint\n" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_a_part_that_came_to_no_end_counts_nothing() -> None:

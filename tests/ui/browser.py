@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import tools
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 ARGUMENTS = [
@@ -30,17 +29,14 @@ document.addEventListener("securitypolicyviolation", (each) => {
   window.reports.push(`${each.violatedDirective} ${each.blockedURI}`);
 });
 """
-MISSING = "no Chromium on this machine: bin/test-tools installs one"
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Context manager. Give a browser; without one the test is left out, or fails where CI asks for all of them."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    """Context manager. Give a browser; without one the test is left out, and the run says so."""
+    found = tools.found("chromium")
     if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
+        pytest.skip(tools.told(["chromium"]))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield browser

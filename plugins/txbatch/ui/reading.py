@@ -41,9 +41,8 @@ def topologies(connection: Connection) -> list[Topology]:
 def one(connection: Connection, name: str, told: dict[str, Any]) -> One:
     """Return a topology with all that a header tells; `told` has what Airflow tells of its DAGs and of the user."""
     row = known(connection, name)
-    failing, waiting = (
-        _rows(connection, f"page_{what}", topology=name, limit=LISTED_MAX) for what in ("failing", "waiting")
-    )
+    listed = {"topology": name, "limit": LISTED_MAX}
+    failing, waiting = (_rows(connection, statement, **listed) for statement in ("page_failing", "page_waiting"))
     return One(
         topology=shown.topology(row),
         job=row["job"],

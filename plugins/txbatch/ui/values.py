@@ -27,7 +27,7 @@ _ABOUT = ("attempt", "dag_id", "run_id", "run", "start", "end", "committed_at", 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A state with its columns, as pages show them. `stored` is the row of the ledger."""
+    """A state with the columns of its report. `stored` is the row of the ledger."""
 
     stored: Mapping[str, Any]
     keys: list[Column]

@@ -1,0 +1,211 @@
+"""A ledger that does not answer, is slow, is of another version, or forbids: said in words, soon, and without a name of a host."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from databases import in_database, session
+from slowness import slowness
+from sqlalchemy import make_url
+from ui.conftest import READER, Site
+from ui.test_routes import routes
+
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.schema import state_tables
+from txbatch.ui import app, reader
+
+SECONDS_MAX = 3.0
+URL = "postgresql+psycopg2://nobody:geheim@{0}:{1}/nothing"
+
+
+def told_away(site: Site, path: str = "/api/topologies") -> None:
+    began = time.monotonic()
+    answer = site.get(path)
+    took = time.monotonic() - began
+    assert (answer.status_code, answer.json()) == (503, {"detail": app.AWAY}), path
+    assert took <= SECONDS_MAX * max(1.0, slowness()), path
+
+
+def test_a_server_that_is_gone_is_told_on_each_route(site_of: Callable[[str], Site]) -> None:
+    site = site_of(URL.format("127.0.0.1", 1))
+    for path in ("/api/topologies", *routes("flights")):
+        told_away(site, path)
+    assert site.get("/page").status_code == 200
+
+
+def test_a_server_that_says_nothing_is_told_to_several_at_once(site_of: Callable[[str], Site]) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as silent:
+        site = site_of(URL.format("127.0.0.1", silent.getsockname()[1]))
+        with ThreadPoolExecutor(5) as several:
+            list(several.map(lambda _: told_away(site), range(5)))
+
+
+def test_no_text_names_a_host_a_role_or_a_password(
+    site_of: Callable[[str], Site], caplog: pytest.LogCaptureFixture
+) -> None:
+    site = site_of(URL.format("db.example.invalid", 5432))
+    answer = site.get("/api/topologies")
+    assert answer.json() == {"detail": app.AWAY}
+    assert "geheim" not in answer.text + caplog.text
+
+
+def test_a_url_that_is_none_is_a_ledger_away(site_of: Callable[[str], Site]) -> None:
+    answer = site_of("mysql://nobody:geheim@db.example/x").get("/api/topologies")
+    assert (answer.status_code, answer.json()) == (503, {"detail": app.AWAY})
+
+
+def test_a_database_without_a_ledger_is_not_migrated(
+    site_of: Callable[[str], Site], databases: Callable[[str], str]
+) -> None:
+    site = site_of(databases("empty"))
+    for path in ("/api/topologies", *routes("flights")):
+        answer = site.get(path)
+        assert (answer.status_code, answer.json()) == (503, {"detail": app.OLD}), path
+
+
+def test_a_ledger_is_answered_again_once_it_is_back(
+    site_of: Callable[[str], Site], ledgers: Callable[[str], str], postgres_server: str
+) -> None:
+    """Sessions that were ended between two requests are no error."""
+    site = site_of(ledgers("seeded"))
+    assert len(site.told("/api/topologies")["topologies"]) == 3
+    with session(postgres_server) as ask:
+        ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{READER}'")
+    assert len(site.told("/api/topologies")["topologies"]) == 3
+
+
+@pytest.fixture
+def copied(ledgers: Callable[[str], str], new_database: Callable[[str], str]) -> Callable[[], tuple[str, str]]:
+    """Makes a copy of the seeded ledger; returns its URLs, as the owner and as the reader."""
+
+    def copy() -> tuple[str, str]:
+        as_reader = make_url(ledgers("seeded"))
+        url = make_url(new_database(str(as_reader.database)))
+        return url.render_as_string(hide_password=False), url.set(username=READER).render_as_string(hide_password=False)
+
+    return copy
+
+
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    """Context manager. Keep everybody from the table of topologies."""
+    engine = connect(url)
+    with transaction(engine) as connection:
+        connection.exec_driver_sql("LOCK TABLE txbatch.topology IN ACCESS EXCLUSIVE MODE")
+        yield
+    engine.dispose()
+
+
+def test_what_takes_too_long_is_ended_and_told(
+    site_of: Callable[[str], Site], copied: Callable[[], tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "SECONDS_MAX", 1)
+    owner, as_reader = copied()
+    site = site_of(as_reader)
+    with locked(owner):
+        for path in (
+            "/api/topologies",
+            "/api/topologies/flights",
+            "/api/topologies/flights/states/flights/why?key=a&key=b",
+        ):
+            answer = site.get(path)
+            assert (answer.status_code, answer.json()) == (503, {"detail": app.SLOW}), path
+    assert site.get("/api/topologies").status_code == 200
+
+
+def test_what_is_dropped_or_forbidden_meanwhile_is_told(
+    site_of: Callable[[str], Site], copied: Callable[[], tuple[str, str]]
+) -> None:
+    owner, as_reader = copied()
+    site, engine = site_of(as_reader), connect(owner)
+    keys, why = (f"/api/topologies/flights/states/flights/{asked}" for asked in ("keys", "why?key=B6&key=JFK"))
+    assert site.get(keys).status_code == 200
+    with transaction(engine) as connection:
+        connection.exec_driver_sql(f"REVOKE SELECT ON report.flights FROM {READER}")
+    assert (site.get(keys).status_code, site.get(keys).json()) == (503, {"detail": app.NO_RIGHT})
+    with transaction(engine) as connection:
+        connection.exec_driver_sql("DROP VIEW report.flights CASCADE")
+    assert site.get(keys).status_code == 404
+    assert site.get(why).status_code in (404, 410)
+    with transaction(engine) as connection:
+        state_tables.drop(connection, "flights")
+    for path in routes("flights"):
+        assert site.get(path).status_code == 404, path
+    assert [each["topology"] for each in site.told("/api/topologies")["topologies"]] == ["clicks", "orders"]
+    engine.dispose()
+
+
+def test_a_state_that_was_folded_says_from_which_txid_on(
+    site_of: Callable[[str], Site], copied: Callable[[], tuple[str, str]]
+) -> None:
+    owner, as_reader = copied()
+    site, engine = site_of(as_reader), connect(owner)
+    with transaction(engine) as connection:
+        connection.exec_driver_sql("UPDATE txbatch.state SET horizon = 4 WHERE state = 'flights'")
+    state = "/api/topologies/flights/states/flights"
+    for path in (f"{state}/as-of?txid=3&key=B6&key=JFK", f"{state}/changes?from=3&to=9"):
+        answer = site.get(path)
+        assert answer.status_code == 410
+        assert "retention has folded what it was before txid 4" in answer.json()["detail"]
+    told = site.told(f"{state}/as-of?txid=4&key=B6&key=JFK")
+    assert (told["first"], told["last"]) == (4, 31)
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "text"),
+    [
+        ("SET database = 'warehouse', contributions = false", 410, "another database"),
+        ("SET contributions = false", 410, "without contributions"),
+    ],
+)
+def test_a_state_without_a_past_says_so(
+    site_of: Callable[[str], Site], copied: Callable[[], tuple[str, str]], change: str, status: int, text: str
+) -> None:
+    owner, as_reader = copied()
+    site, engine = site_of(as_reader), connect(owner)
+    with transaction(engine) as connection:
+        connection.exec_driver_sql(f"UPDATE txbatch.state {change} WHERE state = 'flights'")
+    answer = site.get("/api/topologies/flights/states/flights/as-of?txid=3&key=B6&key=JFK")
+    assert (answer.status_code, text in answer.json()["detail"]) == (status, True), answer.text
+    (state,) = [each for each in site.told("/api/topologies/flights")["states"] if each["state"] == "flights"]
+    assert state["past_kept"] is False
+    engine.dispose()
+
+
+def test_values_merged_by_a_job_are_told_without_a_past(
+    site_of: Callable[[str], Site], copied: Callable[[], tuple[str, str]]
+) -> None:
+    owner, as_reader = copied()
+    site, engine = site_of(as_reader), connect(owner)
+    with transaction(engine) as connection:
+        connection.exec_driver_sql(
+            "UPDATE txbatch.state SET columns = replace(columns::text, '\"add\"', '\"Own.combine\"')::json"
+            " WHERE state = 'flights'"
+        )
+    state = "/api/topologies/flights/states/flights"
+    answer = site.get(f"{state}/as-of?txid=3&key=B6&key=JFK")
+    assert (answer.status_code, "Python of its job" in answer.json()["detail"]) == (410, True)
+    why: Any = site.told(f"{state}/why?key=B6&key=JFK")
+    assert why["equal"] is None
+    assert why["versions"]
+    engine.dispose()
+
+
+def test_the_reader_of_pages_can_change_nothing(ledgers: Callable[[str], str]) -> None:
+    """Whatever role the connection names: sessions of pages are read-only."""
+    as_owner = in_database(ledgers("seeded"), str(make_url(ledgers("seeded")).database))
+    url = make_url(as_owner).set(username=make_url(as_owner).username).render_as_string(hide_password=False)
+    asked = reader.Reader(lambda: (url, "a test"))
+    with asked.snapshot() as connection:
+        settings = connection.exec_driver_sql(
+            "SELECT current_setting('transaction_read_only'), current_setting('statement_timeout'),"
+            " current_setting('application_name'), current_setting('transaction_isolation')"
+        ).one()
+    assert tuple(settings) == ("on", "5s", "txbatch ui", "repeatable read")
