@@ -127,8 +127,11 @@ SELECT t.topology, t.job, t.by_interval, t.zone, t.streams,
 -- The states, and as of which txids each can be asked, without what rebuilds replaced (R19).
 CREATE VIEW report.states AS
 SELECT s.state, s.topology, s.kind,
-       (SELECT json_agg(json_build_object('name', k ->> 0, 'type', k ->> 1))
-          FROM json_array_elements(s.columns -> 'keys') k) AS key_columns,
+       (SELECT json_agg(json_build_object('name', k.name ->> 0, 'type', COALESCE(
+               (SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+                 WHERE a.attrelid = CASE WHEN s.database IS NULL THEN to_regclass(format('report.%I', s.state)) END
+                   AND a.attname::text = k.name ->> 0), k.name ->> 1)) ORDER BY k.place)
+          FROM json_array_elements(s.columns -> 'keys') WITH ORDINALITY k (name, place)) AS key_columns,
        (SELECT json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
           FROM pg_attribute a
          WHERE a.attrelid = CASE WHEN s.database IS NULL THEN to_regclass(format('report.%I', s.state)) END

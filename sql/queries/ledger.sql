@@ -773,8 +773,7 @@ SELECT state, kept, (extract(epoch FROM left_before) * 1000000)::bigint AS left_
 -- reads_contributions --
 -- Whether this session's role may read the contributions themselves, as a writer may.
 SELECT has_schema_privilege('contribution', 'USAGE') AND has_schema_privilege('contribution_base', 'USAGE')
-   AND has_schema_privilege('txbatch', 'USAGE') AND has_schema_privilege('state', 'USAGE')
-   AND has_table_privilege('txbatch.batch', 'SELECT');
+   AND has_schema_privilege('txbatch', 'USAGE') AND has_schema_privilege('state', 'USAGE');
 
 -- server --
 -- What `doctor` shows of the server.

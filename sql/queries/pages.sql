@@ -1,10 +1,14 @@
 -- What the pages in Airflow ask, as a reader of the schema report: nothing else is named here.
 
+-- page_names --
+-- The names of all topologies.
+SELECT topology FROM report.topologies ORDER BY topology;
+
 -- page_topologies --
--- All topologies at a glance.
+-- Some topologies at a glance.
 SELECT topology, job, by_interval, zone, streams, newest_txid, current_to_txid, committed_at, whole_to, in_flight, failing,
        waiting, gaps
-  FROM report.topologies ORDER BY topology LIMIT :limit;
+  FROM report.topologies WHERE topology = ANY (CAST(:names AS text[])) ORDER BY topology;
 
 -- page_topology --
 -- One topology at a glance.
@@ -95,10 +99,10 @@ SELECT (SELECT a.attempt FROM report.attempts a
 -- page_span --
 -- Begin and end of all intervals of a topology.
 SELECT (SELECT interval_start FROM report.batches
-         WHERE topology = :topology AND interval_start IS NOT NULL AND status <> 'aborted' AND kind <> 'restate'
+         WHERE topology = :topology AND interval_start > '-infinity' AND status <> 'aborted' AND kind <> 'restate'
          ORDER BY interval_start LIMIT 1) AS first,
        (SELECT interval_end FROM report.batches
-         WHERE topology = :topology AND interval_start IS NOT NULL AND status <> 'aborted' AND kind <> 'restate'
+         WHERE topology = :topology AND interval_start > '-infinity' AND status <> 'aborted' AND kind <> 'restate'
          ORDER BY interval_start DESC LIMIT 1) AS last;
 
 -- page_intervals --

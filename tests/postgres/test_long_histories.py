@@ -240,3 +240,18 @@ def test_the_batches_of_a_run_are_those_that_it_planned(bench: Bench) -> None:
     assert reader.batches_of_run("word_count", "b") == []
     found = mappings(bench.engine, "SELECT run_id FROM report.batch_runs ORDER BY run_id")
     assert found == [{"run_id": "a"}, {"run_id": "b"}]
+
+
+@pytest.mark.rule("R19")
+def test_a_key_is_folded_from_its_own_contributions_alone(bench: Bench) -> None:
+    """As a reader of reports compares a value with what its contributions amount to: among 20,000 keys."""
+    for name in ("1", "2"):
+        bench.whole({"word_count": [((f"w{n:05}",), (1,)) for n in range(20_000)]}, name)
+    bench.run("ANALYZE")
+    folded = "SELECT * FROM report.as_of_word_count(2) WHERE word = CAST('w00777' AS text)"
+    with bench.engine.begin() as connection:
+        connection.execute(text(statements()["fold_all"]))
+        plan = connection.execute(text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {folded}")).scalar_one()[0]["Plan"]
+        (row,) = connection.execute(text(folded))
+    assert tuple(row) == ("w00777", 2, 2)
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 300

@@ -4,7 +4,6 @@ with a server of the example payloads.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,11 +62,16 @@ def _tokens(patch: pytest.MonkeyPatch, file: Path) -> dict[str, str]:
     from airflow.api_fastapi.app import _AuthManagerState
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.models import import_all_models
     from airflow.models.base import Base
     from airflow.models.dag import DagModel
 
+    import_all_models()
     engine = create_engine(f"sqlite:///{file}")
-    Base.metadata.create_all(engine)
+    tables = [
+        Base.metadata.tables[name] for name in ("dag", "dag_bundle", "revoked_token") if name in Base.metadata.tables
+    ]
+    Base.metadata.create_all(engine, tables)
     patch.setattr(settings, "Session", scoped_session(sessionmaker(engine, expire_on_commit=False)))
     patch.setattr(settings, "engine", engine)
 
@@ -124,11 +128,9 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def site_of(airflow_login: Mapping[str, str], static: Path) -> Callable[[str], Site]:
     """The pages on the database of a URL."""
-    from txbatch.ui.app import create_app
+    from fastapi.testclient import TestClient
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # another HTTP client is recommended
-        from fastapi.testclient import TestClient
+    from txbatch.ui.app import create_app
 
     def site(url: str) -> Site:
         app = create_app(static, lambda: (url, "the connection of a test"))

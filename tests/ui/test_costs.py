@@ -17,7 +17,8 @@ START = datetime(2013, 3, 1, tzinfo=UTC)
 NONE = {"before": None, "status": None, "txids": None}
 # The most buffers that each statement may touch among 20,000 batches.
 ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
-    "the list": ("page_topologies", {"limit": 500}, 1_000),
+    "the list": ("page_topologies", {"names": ["hours", "log"]}, 1_000),
+    "all names": ("page_names", {}, 50),
     "one": ("page_topology", {"topology": "hours"}, 500),
     "states": ("page_states", {"topology": "log"}, 200),
     "streams": ("page_partitioned", {"topology": "log", "streams": ["in"]}, 50),

@@ -1,4 +1,4 @@
-"""A ledger that does not answer, is slow, is of another version, or forbids: said in words, soon, and without a name of a host."""
+"""A ledger that does not answer, is slow, is of another version, or forbids: said in words, soon, and without a host's name."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def copied(ledgers: Callable[[str], str], new_database: Callable[[str], str]) ->
 
 @contextmanager
 def locked(url: str) -> Iterator[None]:
-    """Context manager. Keep everybody from the table of topologies."""
+    """Context manager. Keep everybody from the tables of topologies and batches."""
     engine = connect(url)
     with transaction(engine) as connection:
-        connection.exec_driver_sql("LOCK TABLE txbatch.topology IN ACCESS EXCLUSIVE MODE")
+        connection.exec_driver_sql("LOCK TABLE txbatch.topology, txbatch.batch IN ACCESS EXCLUSIVE MODE")
         yield
     engine.dispose()
 

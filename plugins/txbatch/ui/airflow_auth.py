@@ -13,7 +13,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.configuration import conf
-from airflow.exceptions import AirflowNotFoundException
+from airflow.exceptions import AirflowConfigException, AirflowNotFoundException
 from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
@@ -60,8 +60,11 @@ def dags(ids: Iterable[str]) -> dict[str, bool]:
 
 
 def show_values() -> bool:
-    """Return whether pages show numbers and keys of states, by [txbatch] pages_show_values."""
-    return bool(conf.getboolean(SECTION, SHOW_VALUES, fallback=True))
+    """Return whether pages show numbers and keys of states, by [txbatch] pages_show_values; False for a value that is neither."""
+    try:
+        return bool(conf.getboolean(SECTION, SHOW_VALUES, fallback=True))
+    except AirflowConfigException:
+        return False
 
 
 def database() -> tuple[str, str]:

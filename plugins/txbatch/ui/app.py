@@ -11,6 +11,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from sqlalchemy.exc import TimeoutError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from txbatch import __version__
 from txbatch.core.errors import (
     CannotAsk,
+    DatabaseRefused,
     InvalidKey,
     NotMigrated,
     PastNotKept,
@@ -137,7 +139,7 @@ def _told(request: Request, error: Exception) -> Response:
     status, detail = answer_to(error)
     if status >= 500:
         log.error("%s: %s", request.url.path, error, exc_info=error if detail == BROKEN else None)
-    return JSONResponse({"detail": detail}, status)
+    return JSONResponse({"detail": detail}, status, {**HEADERS, "Cache-Control": "no-store"})
 
 
 def answer_to(error: Exception) -> tuple[int, str]:
@@ -163,7 +165,15 @@ def answer_to(error: Exception) -> tuple[int, str]:
             return 503, NO_RIGHT
         case TooSlow():
             return 503, SLOW
-        case TxbatchError():
+        case DatabaseRefused() if _is_of_another_version(error):
+            return 503, OLD
+        case TxbatchError() | TimeoutError():
             return 503, AWAY
         case _:
             return 500, BROKEN
+
+
+def _is_of_another_version(error: Exception) -> bool:
+    """Return whether a statement named a column or a function that the ledger lacks."""
+    code = getattr(getattr(error.__cause__, "orig", None), "pgcode", None)
+    return code in ("42703", "42883")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection
@@ -33,9 +34,10 @@ ATTEMPTS_MAX, READS_MAX, RESTATES_MAX, LISTED_MAX = 100, 100, 100, 100
 INTERVALS_MAX, PARTITIONS_MAX, TXIDS_MAX = 1_000, 100, 200
 
 
-def topologies(connection: Connection) -> list[Topology]:
-    """Return all topologies."""
-    return [shown.topology(row) for row in _rows(connection, "page_topologies", limit=TOPOLOGIES_MAX)]
+def topologies(connection: Connection, may_read: Callable[[str], bool]) -> list[Topology]:
+    """Return the first topologies of those that a user may read."""
+    names = [row["topology"] for row in _rows(connection, "page_names") if may_read(row["topology"])]
+    return [shown.topology(row) for row in _rows(connection, "page_topologies", names=names[:TOPOLOGIES_MAX])]
 
 
 def one(connection: Connection, name: str, told: dict[str, Any]) -> One:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -65,8 +66,7 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
     def topologies(user: User) -> Topologies:
         """List the topologies that the user may read."""
         with reader.snapshot() as connection:
-            found = reading.topologies(connection)
-        return Topologies([each for each in found if airflow_auth.may(user, "GET", each.topology)])
+            return Topologies(reading.topologies(connection, partial(airflow_auth.may, user, "GET")))
 
     @made.get(_TOPOLOGY)
     def topology(name: Readable, user: User) -> One:

@@ -14,7 +14,7 @@ from txbatch.postgres.database.expressions import escape_percent, listed, pg_nam
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.reading.history_reader import HistoryReader, amount_to
-from txbatch.postgres.reading.ledger_reader import checked_key, key_type
+from txbatch.postgres.reading.ledger_reader import Rows, checked_key, key_type
 from txbatch.ui import shown
 from txbatch.ui.reader import told_if_slow
 from txbatch.ui.state_payloads import AsOf, Changed, Changes, Column, Keys, Version, Why
@@ -144,6 +144,10 @@ class StatePages(HistoryReader):
             if state.past_kept:
                 return state.state
         raise UnknownName(f"topology {self.topology!r} has no state whose past is kept")
+
+    def _rows(self, name: str, **parameters: Any) -> Rows:
+        with told_if_slow():
+            return super()._rows(name, **parameters)
 
     def _shape(self, state: str) -> Shape:
         """Return a state of the topology with its columns. Raise CannotAsk for a state in another database."""

@@ -30,6 +30,7 @@ from txbatch.core.errors import (
     Unavailable,
     error_of,
 )
+from txbatch.core.state.state import REPORTS
 from txbatch.postgres.database import pooler
 from txbatch.postgres.database.url import no_url, parse
 
@@ -74,6 +75,7 @@ _CAST = re.compile(r"^.*?(TX305 .*?)\W?$")
 _DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
 # A name of a state's table or view, quoted as the server's language does it: "state.words", »state.words«.
 _OF_A_STATE = re.compile(r"[^\w.](?:state|contribution|contribution_base|contribution_partition|report)\.")
+_OF_THE_LEDGER = re.compile(rf"\breport\.({'|'.join(sorted(REPORTS))})\W")
 # By what PostgreSQL calls a thing: what a writer needs on it.
 _RIGHTS = {
     "schema": "USAGE or CREATE",
@@ -266,7 +268,7 @@ def unless_made(connection: Connection) -> Iterator[None]:
 
 def _not_there(message: str) -> TxbatchError:
     """Return the error for a missing table or schema. Migrations make the ledger's tables, jobs make the states' tables."""
-    if _OF_A_STATE.search(message):
+    if _OF_A_STATE.search(message) and not _OF_THE_LEDGER.search(message):
         return SchemaMismatch(
             f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
             "`txbatch drop` the topology and run it again from the start"
