@@ -1,4 +1,6 @@
-"""The pages in this process: their application, Airflow's own login with users of each kind, and a seeded ledger."""
+"""The pages in this process: their application, Airflow's own login with users of each kind, and a seeded ledger. And a browser,
+with a server of the example payloads.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import scoped_session, sessionmaker
+from ui.browser import chromium
+from ui.examples import Examples, application, served
 from ui.seeded import ONE_DAG, seed, seed_many
 
 from txbatch.postgres.database.engine import connect
@@ -138,3 +143,26 @@ def site_of(airflow_login: Mapping[str, str], static: Path) -> Callable[[str], S
 def site(site_of: Callable[[str], Site], ledgers: Callable[[str], str]) -> Site:
     """The pages on the seeded ledger."""
     return site_of(ledgers("seeded"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A browser without a window."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def example_server() -> Iterator[Examples]:
+    """The server of the example payloads."""
+    examples = Examples()
+    with served(application(examples)) as base:
+        examples.base = base
+        yield examples
+
+
+@pytest.fixture
+def examples(example_server: Examples) -> Examples:
+    """The server of the example payloads, as if it were fresh."""
+    example_server.reset()
+    return example_server

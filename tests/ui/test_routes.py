@@ -22,6 +22,7 @@ KEY = "key=B6&key=JFK"
 # Each route on a topology, with what it answers.
 ROUTES = {
     T: payloads.One,
+    f"{T}/turn?limit=60": payloads.Turn,
     f"{T}/overview": payloads.Overview,
     f"{T}/batches": payloads.Batches,
     f"{T}/batches/1": payloads.Detail,

@@ -168,6 +168,14 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """What an open page asks again and again, in one request."""
+
+    one: One
+    batches: Batches
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """A try at a batch. `error` is a sentence about rights where the reader may not see errors."""
 

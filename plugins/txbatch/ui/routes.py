@@ -20,6 +20,7 @@ from txbatch.ui.payloads import (
     Problem,
     Run,
     Topologies,
+    Turn,
 )
 from txbatch.ui.reader import Reader
 from txbatch.ui.state_payloads import AsOf, Changes, Keys, Why
@@ -70,15 +71,18 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
     @made.get(_TOPOLOGY)
     def topology(name: Readable, user: User) -> One:
         """Return a topology: how far it is counted, what fails, who waits, and what the user may do."""
-        there = airflow_auth.dags(reading.acts_of(name))
-        told = {
-            "paused": there.get(name),
-            "may_trigger": name in there and airflow_auth.may(user, "POST", name),
-            "show_values": airflow_auth.show_values(),
-            "dags": reading.dags_of(name, there),
-        }
+        told = _told_by_airflow(name, user)
         with reader.snapshot() as connection:
             return reading.one(connection, name, told)
+
+    @made.get(f"{_TOPOLOGY}/turn")
+    def turn(name: Readable, user: User, before: Text = None, limit: Text = None, failed: Text = None) -> Turn:
+        """Return a topology and its newest batches: all that an open page asks again and again."""
+        below, most, only_failed = _asked_of_batches(before, limit, failed)
+        told = _told_by_airflow(name, user)
+        with reader.snapshot() as connection:
+            found = reading.batches(connection, name, below, most, None, failed=only_failed)
+            return Turn(reading.one(connection, name, told), found)
 
     @made.get(f"{_TOPOLOGY}/overview")
     def overview(name: Readable) -> Overview:
@@ -104,15 +108,29 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
             return reading.partitions(connection, name, txids, begin, search)
 
 
+def _told_by_airflow(name: str, user: User) -> dict[str, Any]:
+    there = airflow_auth.dags(reading.acts_of(name))
+    return {
+        "paused": there.get(name),
+        "may_trigger": name in there and airflow_auth.may(user, "POST", name),
+        "show_values": airflow_auth.show_values(),
+        "dags": reading.dags_of(name, there),
+    }
+
+
+def _asked_of_batches(before: Text, limit: Text, failed: Text) -> tuple[int | None, int, bool]:
+    below = None if before is None else asked.txid(before, "before")
+    return below, asked.limit(limit, reading.BATCHES_MAX), asked.flag(failed, "failed")
+
+
 def _of_batches(made: APIRouter, reader: Reader) -> None:
     @made.get(f"{_TOPOLOGY}/batches")
     def batches(
         name: Readable, before: Text = None, limit: Text = None, status: Text = None, failed: Text = None
     ) -> Batches:
         """Return batches, newest first."""
-        below = None if before is None else asked.txid(before, "before")
-        most, of_status = asked.limit(limit, reading.BATCHES_MAX), asked.status(status)
-        only_failed = asked.flag(failed, "failed")
+        below, most, only_failed = _asked_of_batches(before, limit, failed)
+        of_status = asked.status(status)
         with reader.snapshot() as connection:
             return reading.batches(connection, name, below, most, of_status, failed=only_failed)
 

@@ -1,0 +1,140 @@
+// Acts: each is a run of a DAG, which the browser triggers with the session of whoever looks. Airflow decides who may.
+
+import { ofAirflow } from "./address.js";
+import { open, told } from "./dialog.js";
+import { h } from "./dom.js";
+import { button, field, ill, refusal, outside } from "./pieces.js";
+import { planned } from "./plan.js";
+import { follow, paused, planOf, trigger } from "./runs.js";
+import { covers, digits, hours, many, took, unit, zoneOf } from "./words.js";
+
+const WHY_MAX = 2000;
+const NEVER_HALF = "Until then reports show the old numbers, and after it the new ones: never half.";
+
+/** Open the dialog that counts a committed batch again; without a batch its field asks which. */
+export function countAgain(view, batch) {
+  open(batch ? `Count txid ${digits(batch.txid)} again` : "Count batches again", (hands) => {
+    const conf = (values) => ({ restate: batch ? String(batch.txid) : values.get("restate").trim(), why: values.get("why").trim() });
+    const done = () => hands.valid() && act(view, hands, view.topology, conf(hands.values()));
+    const plan = () => hands.valid("restate") && act(view, hands, view.topology, { ...conf(hands.values()), plan_only: true }, show);
+    const show = (run) => showPlan(view, hands, run, done);
+    return {
+      told: [
+        batch ? told(...nowCounts(batch)) : null,
+        told("The run reads again what the batch read, and its new version counts in its place. ", NEVER_HALF),
+      ],
+      fields: [batch ? null : field("txids or an interval", "restate", { required: true, placeholder: "3, 5 or 2013-01-03/2013-01-05" }), whyField()],
+      buttons: [
+        button("Plan first", plan, { class: "act" }),
+        button("Count again", done, { class: "act primary" }),
+      ],
+    };
+  });
+}
+
+function nowCounts(batch) {
+  const keys = Object.entries(batch.keys ?? {}).map(([state, count]) => `${many(count, "key")} of ${state}`);
+  const parts = [many(batch.records ?? "0", "record"), ...keys, batch.seconds != null && `took ${took(batch.seconds)}`];
+  const does = batch.replaced_by == null ? "counts there now" : `counted there; now txid ${batch.replaced_by} does`;
+  return [`txid ${digits(batch.txid)} ${does}: `, parts.filter(Boolean).join(", "), "."];
+}
+
+/** Open the dialog that counts a hole: a catch-up run of exactly its interval. */
+export function countHole(view, gap, zone) {
+  open("Count what is missing", (hands) => {
+    const conf = { catch_up: `${gap.start}/${gap.end}` };
+    return {
+      told: [
+        told(h("strong", {}, covers(gap.start, gap.end, zone)), ` (${zoneOf(zone)}): ${missing(view, gap)}, which no batch has.`),
+        told("One run reads each interval of the schedule in this range, and counts each as a txid of its own. What is counted stays as it is."),
+      ],
+      fields: null,
+      buttons: button("Count it", () => act(view, hands, view.topology, conf), { class: "act primary" }),
+    };
+  });
+}
+
+function missing({ intervals }, gap) {
+  const timed = intervals?.find((each) => each.start && each.end);
+  if (!timed) return "time between two intervals";
+  const length = hours(timed.start, timed.end);
+  const count = Math.max(1, Math.round(hours(gap.start, gap.end) / length));
+  return many(count, unit(length).replace(/s$/, ""));
+}
+
+/** Open the dialog that gives up an open batch: frees its records, or counts them as read. */
+export function giveUp(view, batch) {
+  open(`Give up txid ${digits(batch.txid)}`, (hands) => {
+    const conf = (values) => ({
+      ...{ abort: batch.txid, why: values.get("why").trim() },
+      ...(values.get("skip") === null ? {} : { abort_skip: true }),
+      ...(values.get("partition")?.trim() ? { abort_partition: values.get("partition").trim() } : {}),
+    });
+    const lost = batch.records == null ? "the records that its plan names" : many(batch.records, "record");
+    return {
+      told: [
+        told(`txid ${digits(batch.txid)} is ${batch.status}, and counts nothing yet. Given up, it never will; the next plan reads its records again.`),
+        told(`Counted as read, ${lost} are lost to the numbers, until a restate counts them after all.`),
+      ],
+      fields: [
+        h("label", { class: "check" }, h("input", { type: "checkbox", name: "skip" }), " count its records as read"),
+        view.one.topology.by_interval ? null : field("of one partition alone", "partition", { placeholder: "all" }),
+        whyField(),
+      ],
+      buttons: button("Give up", () => hands.valid() && act(view, hands, view.topology, conf(hands.values())), { class: "act danger" }),
+    };
+  });
+}
+
+/** Open the dialog that verifies the topology by its own DAG. */
+export function verify(view) {
+  open("Verify", (hands) => ({
+    told: [
+      told("The DAG ", h("bdi", {}, view.one.dags.verify), " reads committed batches again and compares them with the stored numbers. It changes nothing."),
+      told("It takes about as long as counting took."),
+    ],
+    fields: null,
+    buttons: button("Verify", () => act(view, hands, view.one.dags.verify, {}), { class: "act primary" }),
+  }));
+}
+
+function whyField() {
+  return field("why", "why", { required: true, maxlength: WHY_MAX, placeholder: "kept with the batch" });
+}
+
+async function act(view, hands, dagId, conf, then = null) {
+  hands.busy(true);
+  hands.say("asking…");
+  try {
+    const runId = await trigger(dagId, conf);
+    await watch(view, hands, dagId, runId, then);
+  } catch (error) {
+    hands.say(ill(refusal(error), error.status === 403 ? " Airflow decides who may trigger a run." : ""));
+  }
+  hands.busy(false);
+}
+
+async function watch(view, hands, dagId, runId, then) {
+  const isPaused = await paused(dagId);
+  const link = outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId));
+  const tell = (run) => hands.say(h("p", {}, "Run ", link, `: ${run.state}`), note(run, isPaused));
+  tell({ state: "queued" });
+  view.soon();
+  const ended = await follow(dagId, runId, hands.open, tell);
+  view.soon();
+  if (ended && then) await then({ ...ended, link });
+}
+
+function note(run, isPaused) {
+  if (run.note) return h("p", { class: run.state === "failed" ? "ill" : "" }, run.note);
+  if (isPaused) return ill("The DAG is paused: the run stays queued until somebody turns on the switch beside the DAG's name.");
+  return null;
+}
+
+async function showPlan(view, hands, run, doIt) {
+  const first = h("p", {}, "Run ", run.link, `: ${run.state}`);
+  if (run.state !== "success") return hands.say(first, note(run, false));
+  const plan = await planOf(view.topology, run.dag_run_id);
+  return hands.say(first, plan === null ? note(run, false) : planned(plan),
+    h("p", {}, "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
+}

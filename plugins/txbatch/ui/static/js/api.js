@@ -1,0 +1,60 @@
+// Requests: to the pages' own routes, and to Airflow's REST with the session of whoever looks.
+
+/** A request that failed, with the status and the words of the answer; status 0: there was no answer. */
+export class Refused extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+const SILENT = "Airflow does not answer.";
+const WORDS = { 401: "Your session is over.", 403: "You may not do this.", 404: "There is no such thing." };
+
+/** Return the answer of a route below `api/`. Raise Refused. */
+export function get(path, params) {
+  const query = search(params);
+  return ask(`api/${path}${query ? `?${query}` : ""}`);
+}
+
+/** Return the answer of Airflow's REST. Raise Refused. */
+export function airflow(path, method = "GET", body = null) {
+  const asked = { method, headers: { accept: "application/json" } };
+  if (body !== null) {
+    asked.headers["content-type"] = "application/json";
+    asked.body = JSON.stringify(body);
+  }
+  return ask(`../api/v2/${path}`, asked);
+}
+
+/** Return parameters as a query; lists give a parameter several times, null gives none. */
+export function search(params) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(params ?? {})) {
+    for (const each of Array.isArray(value) ? value : [value]) {
+      if (each != null && each !== "") query.append(name, each);
+    }
+  }
+  return query.toString();
+}
+
+/** Return a name as a part of a path. */
+export const part = encodeURIComponent;
+
+async function ask(url, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(url, { credentials: "same-origin", cache: "no-store", ...options });
+  } catch {
+    throw new Refused(0, SILENT);
+  }
+  const told = await answer.json().catch(() => null);
+  if (!answer.ok) throw new Refused(answer.status, words(answer.status, told?.detail));
+  return told;
+}
+
+function words(status, detail) {
+  if (typeof detail === "string" && detail) return detail;
+  if (Array.isArray(detail)) return detail.map((each) => each.msg ?? String(each)).join("; ");
+  return WORDS[status] ?? `Airflow answered ${status}.`;
+}

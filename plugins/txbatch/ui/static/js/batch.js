@@ -1,0 +1,173 @@
+// The page Batch: what it covers, the proof that it counts once, when it happened, what it changed and what it read.
+
+import { countAgain, giveUp, verify } from "./acts.js";
+import { go, href } from "./address.js";
+import { changesTable } from "./changes.js";
+import { h } from "./dom.js";
+import { may } from "./header.js";
+import { look } from "./looks.js";
+import { button, facts, inside, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
+import { clip, covers, digits, many, took } from "./words.js";
+
+const READS = [
+  ["", "stream"],
+  ["", "read"],
+  ["number", "from"],
+  ["number", "to"],
+  ["number", "records"],
+  ["", ""],
+];
+
+/** Return the page of a batch: the one in the address, else the newest. */
+export function batch(view) {
+  const { store, topology, one, address } = view;
+  const txid = address.txid ?? one.topology.newest_txid;
+  if (txid == null) return h("p", { class: "empty" }, "No batch yet.");
+  const entry = store.need("batch", `topologies/${encodeURIComponent(topology)}/batches/${encodeURIComponent(txid)}`);
+  return shown(entry, (detail) => whole(view, detail));
+}
+
+function whole(view, detail) {
+  const now = detail.batch;
+  return [
+    title(view, now),
+    factsOf(view, now),
+    fate(view, detail),
+    proof(view, detail),
+    timeline(detail),
+    changed(view, now),
+    attempts(detail),
+    reads(detail),
+  ];
+}
+
+function title(view, now) {
+  const { topology, one } = view;
+  const newest = one.topology.newest_txid;
+  const step = (txid, words, label) => {
+    const there = txid >= 1 && txid <= newest;
+    return button(words, () => go(href(topology, "batch", { txid })), { "aria-label": label, disabled: !there, "data-key": label });
+  };
+  return h("div", { class: "title" },
+    step(now.txid - 1, "‹", "The batch before"),
+    h("h2", {}, `txid ${digits(now.txid)}`),
+    step(now.txid + 1, "›", "The batch after"),
+    stateOf(now),
+    h("span", { class: "acts" }, actsOn(view, now)));
+}
+
+function actsOn(view, now) {
+  if (now.status === "committed") return button("Count again…", () => countAgain(view, now), may(view.one));
+  if (now.status === "aborted") return null;
+  return button("Give up…", () => giveUp(view, now), may(view.one));
+}
+
+function factsOf({ one, topology }, now) {
+  const records = many(now.records ?? "0", "record");
+  const kept = Object.values(now.kept ?? {});
+  const ofKept = kept.length === 1 && kept[0] !== now.records ? `${digits(kept[0])} kept` : null;
+  return facts("The batch", [
+    now.kind === "restate" ? ["counts ", txidLink(topology, now.position), " again"] : now.start && `covers ${covers(now.start, now.end, one.topology.zone)}`,
+    now.records != null && records,
+    ofKept,
+    ...Object.entries(now.keys ?? {}).map(([state, count], at, all) => `${many(count, "key")}${all.length > 1 ? ` of ${state}` : ""}`),
+    ...Object.entries(now.late ?? {}).map(([state, count]) => `${many(count, "late record")} of ${state}`),
+    many(now.attempts, "attempt"),
+    now.emit_seconds != null && `Spark ${took(now.emit_seconds)}`,
+    now.seconds != null && `planned to commit ${took(now.seconds)}`,
+    ["run ", runLink(now.dag_id, now.run_id)],
+  ]);
+}
+
+function fate({ topology }, { batch: now, restates }) {
+  const by = restates.find((each) => each.txid === now.replaced_by);
+  if (now.replaced_by != null) {
+    return h("p", { class: "fate" }, "It does not count any more: ", txidLink(topology, now.replaced_by), " counts in its place", asked(by), ".");
+  }
+  const own = restates.find((each) => each.txid === now.txid);
+  if (now.kind === "restate" && now.status === "committed") {
+    return h("p", { class: "fate" }, "It counts in place of ", txidLink(topology, own?.replaced_txid ?? now.position),
+      own?.records_before != null && `, which had ${many(own.records_before, "record")}`, asked(own ?? now), ".");
+  }
+  const open = restates.find((each) => each.status !== "committed" && each.status !== "aborted" && each.txid !== now.txid);
+  if (open) return h("p", { class: "fate" }, txidLink(topology, open.txid), " is going to count in its place", asked(open), ".");
+  if (now.status === "aborted") return h("p", { class: "fate" }, "It was given up and counts nothing", asked(now), ".");
+  if (now.kind === "skip") return h("p", { class: "fate" }, "Its records count as read, and count nothing", asked(now), ".");
+  return now.reason ? h("p", { class: "fate" }, "Reason", asked(now), ".") : null;
+}
+
+function asked(by) {
+  if (!by?.reason && !by?.requested_by) return "";
+  const who = by.requested_by ? ["; asked for by ", h("bdi", {}, by.requested_by)] : "";
+  return [who, by.reason ? [": “", h("bdi", {}, clip(by.reason, 2000)), "”"] : ""];
+}
+
+function proof(view, { batch: now, proof: shownBy }) {
+  if (now.status !== "committed" || now.kind === "skip") return null;
+  const { attempts_tried: tried, attempt_that_counted: counted, records_read: read, records_of_partitions: parts } = shownBy;
+  const sum = shownBy.equal === null
+    ? line("–", shownBy.rebuilt ? "a rebuild has counted the batch anew since" : `${many(read ?? "0", "record")} read; its source keeps no number a partition`)
+    : line(shownBy.equal ? "✓" : "✗", `${many(read, "record")} read ${shownBy.equal ? "=" : "≠"} ${digits(parts)} of its partitions`, shownBy.equal ? "" : "ill");
+  return h("section", { class: "proof", "aria-labelledby": "proof" },
+    h("h3", { id: "proof" }, "Counted once"),
+    h("ul", {},
+      line(counted ? "✓" : "–", `${many(tried, "attempt")} tried, ${counted ?? "none"} was let through`),
+      sum,
+      verdict(view, shownBy)));
+}
+
+function line(sign, words, kind = "") {
+  return h("li", { class: kind || (sign === "✓" ? "well" : "") }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
+}
+
+function verdict(view, { verified }) {
+  if (verified) return line("✓", `verified ${verified.at}: ${verified.outcome}`);
+  const dag = view.one.dags.verify;
+  const sign = h("span", { "aria-hidden": "true" }, "– ");
+  if (!dag) return h("li", {}, sign, "not verified: no DAG does");
+  return h("li", {}, sign, "not verified here: the runs of ", h("bdi", {}, dag), " tell ", button("Verify…", () => verify(view), { class: "small" }));
+}
+
+function timeline({ batch: now, attempts: tries }) {
+  const begin = ["planned ", moment(now.created_at)];
+  const lines = tries.map((each) => {
+    const last = each.status === "committed" && now.committed_at;
+    const parts = [begin, [`emit ${each.attempt} `, h("b", {}, took(each.seconds))]];
+    const waited = last && each.finished_at ? (Date.parse(last) - Date.parse(each.finished_at)) / 1000 : -1;
+    if (waited >= 0) parts.push(["waited ", took(waited)]);
+    parts.push(last ? ["committed ", moment(last)] : [`${each.status} `, moment(each.finished_at)]);
+    return h("li", { "data-key": each.attempt, class: `of-${each.status}` }, parts.map((part) => h("span", {}, part)));
+  });
+  return lines.length ? h("ol", { class: "timeline", "aria-label": "When it happened" }, lines) : null;
+}
+
+function changed(view, now) {
+  const { store, topology, one, address } = view;
+  const states = one.states.filter((each) => each.past_kept);
+  if (now.status !== "committed" || !one.show_values || states.length === 0) return null;
+  const state = states.find((each) => each.state === address.state) ?? states[0];
+  const path = `topologies/${encodeURIComponent(topology)}/batches/${now.txid}/changes`;
+  const entry = store.need("changed", path, { state: state.state });
+  return h("section", {}, h("h3", {}, "What it changed"),
+    states.length > 1 && h("p", {}, states.map((each) =>
+      [inside(href(topology, "batch", { txid: now.txid, state: each.state }), { "aria-current": each === state ? "true" : null, class: "choice" }, each.state), " "])),
+    shown(entry, (data) => changesTable(topology, data)));
+}
+
+function attempts({ attempts: tries, more_attempts: more }) {
+  if (tries.length === 0) return null;
+  const item = (each) => h("li", { "data-key": each.attempt, class: `of-${each.status}` },
+    h("b", {}, each.attempt), ` ${each.status} `, moment(each.finished_at ?? each.started_at),
+    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0], 120)),
+      h("details", { "data-key": "error" }, h("summary", {}, "the whole error"), h("pre", { tabindex: "0" }, each.error))]);
+  return h("section", {}, h("h3", {}, "Attempts"), h("ul", { class: "attempts" }, tries.map(item)), more && h("p", { class: "quiet" }, "The first 100 are shown."));
+}
+
+function reads({ reads: all, more_reads: more }) {
+  if (all.length === 0) return null;
+  const rows = all.map((each) => [`${each.stream}:${each.source}`, [
+    h("bdi", {}, each.stream ?? ""), h("bdi", { class: "file" }, each.source), h("bdi", {}, each.start ?? "–"), h("bdi", {}, each.end ?? "–"), digits(each.records),
+    each.status === "read" ? "" : h("span", { class: "fails" }, each.status, each.reason && [": ", h("bdi", {}, clip(each.reason))]),
+  ], ""]);
+  return h("section", {}, h("h3", {}, "What it read"), table("What it read", READS, rows), more && h("p", { class: "quiet" }, "The first 100 are shown."));
+}

@@ -1,0 +1,82 @@
+// The page Changes: what differs in a state between two txids, the greatest change first; a row leads to Why.
+
+import { go, href } from "./address.js";
+import { h } from "./dom.js";
+import { field, form, inside, shown, well } from "./pieces.js";
+import { digits, many } from "./words.js";
+import { chosen, noValues, past, stateField } from "./states.js";
+
+const NUMBER = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
+
+/** Return the page. */
+export function changes(view) {
+  const { store, topology, one, address } = view;
+  const state = chosen(one, address.state);
+  if (!one.show_values || !state) return noValues(one);
+  const newest = one.topology.current_to_txid;
+  if (newest == null) return h("p", { class: "empty" }, "No batch is committed yet.");
+  const to = address.to ?? newest;
+  const from = address.from ?? Math.max(to - 1, state.horizon);
+  const path = `topologies/${encodeURIComponent(topology)}/states/${encodeURIComponent(state.state)}/changes`;
+  return [
+    ask(view, state, from, to),
+    state.past_kept ? shown(store.need("changes", path, { from, to }), (data) => found(topology, data)) : past(state),
+  ];
+}
+
+function ask({ topology, one }, state, from, to) {
+  const done = (values) => go(href(topology, "changes", { state: values.get("state"), from: values.get("from"), to: values.get("to") }));
+  const number = (label, name, value) =>
+    field(label, name, { type: "number", min: name === "from" ? state.horizon : 1, max: one.topology.newest_txid, value, required: true, "data-key": name });
+  return form("Two txids", done,
+    stateField(one, state, (name) => go(href(topology, "changes", { state: name, from, to }))),
+    number("from txid", "from", from), number("to txid", "to", to),
+    h("button", { type: "submit" }, "Show"),
+    inside(href(topology, "changes", { state: state.state }), { class: "choice" }, "what did the last batch change"));
+}
+
+function found(topology, data) {
+  if (data.rows.length === 0) return well(`Nothing differs between txid ${data.from_txid} and txid ${data.to_txid}.`);
+  const told = `${many(data.rows.length, "key")} ${data.rows.length === 1 ? "differs" : "differ"} between txid ${digits(data.from_txid)} and txid ${digits(data.to_txid)}`;
+  return [h("p", { "aria-live": "polite" }, `${told}${data.more ? ", and more" : ""}.`), changesTable(topology, data)];
+}
+
+/** Return the rows before and after, the greatest change first; without a topology no row leads to Why. */
+export function changesTable(topology, data) {
+  if (data.rows.length === 0) return h("p", { class: "quiet" }, "No key has changed.");
+  const heads = [...data.keys, ...data.values].map((each, at) =>
+    h("th", { scope: "col", class: at < data.keys.length ? "" : "number", title: each.type }, h("bdi", {}, each.name)));
+  const rows = [...data.rows].sort((one, other) => size(other) - size(one)).map((each) => row(topology, data, each));
+  return [
+    h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": "Values before and after" },
+      h("table", { class: "values" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))),
+    data.more && h("p", { class: "quiet" }, `${digits(data.rows.length)} are shown; there are more.`),
+  ];
+}
+
+function row(topology, data, { key, before, after }) {
+  const to = href(topology, "why", { state: data.state, key: key.map((each) => each ?? "") });
+  const keys = key.map((each, at) => h("td", {}, at || topology === null ? value(each) : inside(to, { title: "Why" }, value(each))));
+  const values = data.values.map((_, at) => h("td", { class: "number" }, pair(before?.[at], after?.[at], before, after)));
+  const kind = before === null ? "new" : after === null ? "gone" : "";
+  return h("tr", { "data-key": JSON.stringify(key), class: kind }, keys, values);
+}
+
+function pair(was, is, before, after) {
+  if (before && after && was === is) return h("span", { class: "quiet" }, value(is));
+  return [h("span", { class: "was" }, before ? value(was) : "–"), h("span", { class: "arrow", "aria-label": "becomes" }, " → "), h("b", {}, after ? value(is) : "–")];
+}
+
+/** Return a value as PostgreSQL prints it. */
+export function value(text) {
+  return text === null || text === undefined ? h("i", { class: "quiet" }, "null") : h("bdi", {}, text);
+}
+
+function size({ before, after }) {
+  const values = (before ?? after).map((_, at) => Math.abs(number(after?.[at]) - number(before?.[at])));
+  return Math.max(...values, 0);
+}
+
+function number(text) {
+  return typeof text === "string" && NUMBER.test(text) ? Number(text) : 0;
+}

@@ -1,0 +1,93 @@
+// The page Completeness: by time, which intervals are counted and which are holes; by partitions, how far each was read.
+
+import { countHole } from "./acts.js";
+import { href } from "./address.js";
+import { calendar } from "./calendar.js";
+import { h } from "./dom.js";
+import { grid } from "./grid.js";
+import { may } from "./header.js";
+import { button, inside, shown, txidLink, well } from "./pieces.js";
+import { covers, digits, hours, many, unit, zoneOf } from "./words.js";
+
+const DAY = 86400000;
+// Intervals of a day or more are shown for a year at once: the route answers for at most 400 days.
+const WIDE_DAYS = 365;
+const NARROW_DAYS = 31;
+const LONG_HOURS = 20;
+
+/** Return the page. */
+export function completeness(view) {
+  const { one, address } = view;
+  const byTime = one.topology.by_interval && address.by !== "partitions";
+  const both = one.topology.by_interval && one.streams.some((each) => each.by_partition);
+  return [both && choice(view, byTime), byTime ? times(view) : grid(view)];
+}
+
+function choice({ topology }, byTime) {
+  const to = (by, words) =>
+    inside(href(topology, "completeness", { by }), { "aria-current": (by === null) === byTime ? "true" : null, class: "choice" }, words);
+  return h("p", {}, to(null, "by time"), " ", to("partitions", "by partitions"));
+}
+
+function times(view) {
+  const { store, topology, address } = view;
+  const path = `topologies/${encodeURIComponent(topology)}/intervals`;
+  const narrow = store.need("intervals", path, { from: address.from, to: address.to });
+  const span = narrow.data?.span;
+  if (!span?.last || address.from || !long(narrow.data)) return shown(narrow, (data) => found(view, data));
+  const first = Math.max(Date.parse(span.first), Date.parse(span.last) - WIDE_DAYS * DAY);
+  const wide = store.need("intervals of a year", path, { from: iso(first), to: span.last });
+  return shown(wide, (data) => found(view, data));
+}
+
+function long({ intervals }) {
+  return intervals.length > 0 && hours(intervals[0].start, intervals[0].end) > LONG_HOURS;
+}
+
+function iso(milliseconds) {
+  return new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");
+}
+
+function found(view, data) {
+  const { intervals, gaps, span } = data;
+  if (!span.first) return h("p", { class: "empty" }, "No interval is counted yet.");
+  const open = (gap) => countHole(view, gap, data.zone);
+  return [
+    windows(view, data),
+    h("p", { class: "quiet" }, summary(data)),
+    calendar(view, data, open),
+    gaps.length ? holes(view, gaps, data.zone, open) : well(noHole(intervals, data.more)),
+  ];
+}
+
+function noHole(intervals, more) {
+  if (more) return "No hole between the intervals that are shown.";
+  return intervals.length ? "No hole: every interval between the first and the last is counted." : "No hole is in this window.";
+}
+
+function summary({ intervals, gaps, more }) {
+  const holes = gaps.length === 0 ? "none missing between them" : `${many(gaps.length, "hole")} between them`;
+  return `${digits(intervals.length)}${more ? "+" : ""} ${name(intervals)} · ${holes}`;
+}
+
+function name(intervals) {
+  const words = intervals.length ? unit(hours(intervals[0].start, intervals[0].end)) : "intervals";
+  return intervals.length === 1 ? words.replace(/s$/, "") : words;
+}
+
+function windows({ topology, address }, { span, intervals }) {
+  const days = intervals.length && hours(intervals[0].start, intervals[0].end) > LONG_HOURS ? WIDE_DAYS : NARROW_DAYS;
+  const [start, end] = [Date.parse(span.start), Date.parse(span.end)];
+  const older = start > Date.parse(span.first) && { from: iso(start - days * DAY), to: iso(start) };
+  const newer = end < Date.parse(span.last) && { from: iso(end), to: iso(end + days * DAY) };
+  const to = (where, words) => where && inside(href(topology, "completeness", where), { class: "button" }, words);
+  return h("p", { class: "pager" }, to(older, "Earlier"), to(newer, "Later"), address.from && to({}, "Newest"));
+}
+
+function holes(view, gaps, zone, open) {
+  return h("ul", { class: "holes", "aria-label": "Not counted" }, gaps.map((gap) => h("li", { "data-key": gap.start },
+    h("strong", {}, `Not counted: ${covers(gap.start, gap.end, zone)}`), ` (${zoneOf(zone)}): `,
+    gap.txid == null
+      ? ["no batch has it ", button("Count it…", () => open(gap), { ...may(view.one), class: "small" })]
+      : [txidLink(view.topology, gap.txid), ` has it, and is ${gap.status}`])));
+}

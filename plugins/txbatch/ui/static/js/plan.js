@@ -1,0 +1,26 @@
+// A plan: what counting batches again would change, as a run left it behind.
+
+import { changesTable } from "./changes.js";
+import { h } from "./dom.js";
+import { digits, many } from "./words.js";
+
+/** Return the plan in words and tables; a plan of another form as its text. */
+export function planned(plan) {
+  if (!Array.isArray(plan)) return h("pre", { class: "plan", tabindex: "0" }, typeof plan === "string" ? plan : JSON.stringify(plan, null, 1));
+  return plan.map((row) => [
+    h("p", {}, `txid ${digits(row.replaces)}, at position ${digits(row.position)}, would be counted again: `,
+      h("b", {}, many(row.records_after, "record")), `, ${digits(row.records_before ?? 0)} before.`),
+    (row.states ?? []).map(ofState),
+  ]);
+}
+
+function ofState({ state, keys_changed: changed, keys_touched: touched, examples = [] }) {
+  const words = h("p", {}, "state ", h("bdi", {}, state), `: ${digits(changed)} of ${many(touched, "key")} would change`);
+  if (examples.length === 0) return words;
+  const names = (of) => [...new Set(examples.flatMap((each) => Object.keys(of(each) ?? {})))];
+  const [keys, values] = [names((each) => each.key), names((each) => each.stored ?? each.recomputed)];
+  const side = (of) => of && values.map((name) => of[name] ?? null);
+  const rows = examples.map(({ key, stored, recomputed }) => ({ key: keys.map((name) => key[name] ?? null), before: side(stored), after: side(recomputed) }));
+  const columns = (all) => all.map((name) => ({ name, type: "" }));
+  return [words, changesTable(null, { state, keys: columns(keys), values: columns(values), rows, more: changed > rows.length })];
+}

@@ -1,0 +1,51 @@
+// Runs of DAGs, by Airflow's own REST: trigger, look, read the plan that a run left.
+
+import { airflow, part } from "./api.js";
+
+export const PAUSE_MS = 3000;
+const ENDED = new Set(["success", "failed"]);
+
+/** Trigger a run of a DAG. Return its id. Raise Refused with Airflow's words. */
+export async function trigger(dagId, conf) {
+  const run = await airflow(`dags/${part(dagId)}/dagRuns`, "POST", { logical_date: null, conf });
+  return run.dag_run_id;
+}
+
+/** Return whether a DAG is paused; null if nobody tells. */
+export async function paused(dagId) {
+  try {
+    return (await airflow(`dags/${part(dagId)}`)).is_paused;
+  } catch {
+    return null;
+  }
+}
+
+/** Tell the state of a run until it has ended, or until `wanted` is false. Return the run at its end, else null. */
+export async function follow(dagId, runId, wanted, tell) {
+  while (wanted()) {
+    if (document.visibilityState !== "hidden") {
+      const run = await airflow(`dags/${part(dagId)}/dagRuns/${part(runId)}`);
+      tell(run);
+      if (ENDED.has(run.state)) return run;
+    }
+    await new Promise((done) => setTimeout(done, PAUSE_MS));
+  }
+  return null;
+}
+
+/** Return the XCom `plan` that a task of a run left; null if none did. */
+export async function planOf(dagId, runId) {
+  const run = `dags/${part(dagId)}/dagRuns/${part(runId)}/taskInstances`;
+  const { xcom_entries: entries } = await airflow(`${run}/~/xcomEntries?xcom_key=plan&limit=1`);
+  if (entries.length === 0) return null;
+  const { value } = await airflow(`${run}/${part(entries[0].task_id)}/xcomEntries/plan`);
+  return typeof value === "string" ? parsed(value) : value;
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,22 @@
+// Light or dark: as the Airflow around the page, else as the browser.
+
+/** Follow the theme of the surrounding Airflow, now and when somebody switches. */
+export function followTheme() {
+  const around = surrounding();
+  if (!around) return;
+  const take = () => {
+    const dark = around.classList.contains("dark");
+    const light = around.classList.contains("light");
+    if (dark || light) document.documentElement.dataset.theme = dark ? "dark" : "light";
+  };
+  take();
+  new MutationObserver(take).observe(around, { attributes: true, attributeFilter: ["class"] });
+}
+
+function surrounding() {
+  try {
+    return window.parent === window ? null : window.parent.document.documentElement;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,42 @@
+// The list of topologies that the reader may see.
+
+import { href } from "./address.js";
+import { h } from "./dom.js";
+import { inside, shown, since, table } from "./pieces.js";
+import { digits, upTo } from "./words.js";
+
+const COLUMNS = [
+  ["", "topology"],
+  ["", "whole up to"],
+  ["number", "newest"],
+  ["wide", "committed"],
+  ["number", "holes"],
+  ["number", "in flight"],
+  ["number", "wait"],
+  ["number", "fail"],
+];
+
+/** Return the list. */
+export function topologies({ store }) {
+  const entry = store.need("topologies", "topologies");
+  return [h("header", {}, h("div", { class: "top" }, h("h1", {}, "Topologies"))), h("main", {}, shown(entry, list))];
+}
+
+function list({ topologies: all }) {
+  if (all.length === 0) return h("p", { class: "empty" }, "There is no topology that you may see.");
+  return table("Topologies", COLUMNS, all.map((each) => [each.topology, row(each), ""]));
+}
+
+function row(each) {
+  const loud = (count, kind) => h("span", { class: count ? kind : "quiet" }, digits(count));
+  return [
+    inside(href(each.topology, "transactions"), {}, h("bdi", {}, each.topology)),
+    each.whole_to ? upTo(each.whole_to, each.zone) : "–",
+    digits(each.newest_txid),
+    each.committed_at ? since(each.committed_at) : "–",
+    each.by_interval ? loud(each.gaps, "hole") : "–",
+    loud(each.in_flight, "flying"),
+    loud(each.waiting, "waits"),
+    loud(each.failing, "fails"),
+  ];
+}

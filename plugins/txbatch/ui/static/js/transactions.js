@@ -1,0 +1,135 @@
+// The page Transactions: facts, the bar of all txids, the strip of the window, who fails and who waits, and the table.
+
+import { go, href } from "./address.js";
+import { h } from "./dom.js";
+import { look } from "./looks.js";
+import { overviewBar } from "./overview.js";
+import { button, facts, ill, inside, outside, runLink, shown, since, stateOf, table, txidLink, well } from "./pieces.js";
+import { legend, strip } from "./strip.js";
+import { clip, covers, digits, many, took } from "./words.js";
+
+const COLUMNS = [
+  ["number", "txid"],
+  ["", "covers"],
+  ["", "state"],
+  ["number", "records"],
+  ["number", "keys"],
+  ["number", "tries"],
+  ["number wide", "took"],
+  ["wide", "run"],
+];
+
+/** Return the page. */
+export function transactions(view) {
+  const { one, batches, address } = view;
+  if (one.topology.newest_txid == null) return nothing(view);
+  const waitingOnly = address.show === "waiting";
+  return [
+    overallFacts(view),
+    batches?.length ? around(view, batches) : null,
+    h("div", { class: "bar" }, pager(view), filters(view)),
+    waitingOnly ? null : failures(one, view.topology),
+    waits(one, view.topology),
+    waitingOnly || !batches ? null : list(view, batches),
+  ];
+}
+
+function nothing({ topology }) {
+  const link = outside(`../dags/${encodeURIComponent(topology)}`, {}, "trigger the DAG");
+  return h("p", { class: "empty" }, "No batch yet: ", link, ".");
+}
+
+function overallFacts({ one, topology }) {
+  const { newest_txid: newest, gaps, in_flight: flying, waiting, failing } = one.topology;
+  const loud = (count, kind, ...words) => h("span", { class: count ? kind : "quiet" }, h("b", {}, digits(count)), ...words);
+  const holes = loud(gaps, "hole", gaps === 1 ? " hole" : " holes");
+  return facts("At a glance", [
+    h("span", {}, h("b", {}, digits(newest)), " newest"),
+    one.topology.by_interval && (gaps ? inside(href(topology, "completeness"), {}, holes) : holes),
+    loud(flying, "flying", " in flight"),
+    loud(waiting, "waits", waiting === 1 ? " waits" : " wait"),
+    loud(failing, "fails", failing === 1 ? " fails" : " fail"),
+  ]);
+}
+
+function around({ topology, store, one }, batches) {
+  const zone = one.topology.zone;
+  const all = store.need("overview", `${view(topology)}/overview`);
+  const last = batches[0].txid;
+  return [
+    shown(all, (data) => data.last && overviewBar(topology, data, batches.at(-1).txid, last)),
+    strip(topology, batches, zone),
+    legend(batches),
+  ];
+}
+
+function view(topology) {
+  return `topologies/${encodeURIComponent(topology)}`;
+}
+
+function pager({ topology, address, next }) {
+  const older = next && inside(href(topology, "transactions", { before: next, show: address.show }), { class: "button" }, "Older");
+  const newest = address.before && inside(href(topology, "transactions", { show: address.show }), { class: "button" }, "Newest");
+  return h("span", { class: "pager" }, newest, older);
+}
+
+function filters({ topology, address }) {
+  const toggle = (name, words) => {
+    const on = address.show === name;
+    const to = () => go(href(topology, "transactions", { show: on ? null : name }));
+    return button(words, to, { "aria-pressed": on ? "true" : "false", "data-key": name });
+  };
+  return h("span", { class: "filters" }, toggle("failed", "Failed only"), toggle("waiting", "Waiting only"));
+}
+
+function failures(one, topology) {
+  const line = (each) => h("li", { "data-key": each.attempt },
+    txidLink(topology, each.txid, `Attempt ${each.attempt}`), " failed ", each.finished_at && since(each.finished_at),
+    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0]))]);
+  return one.failing.length ? h("ul", { class: "failures", "aria-label": "Failing" }, one.failing.map(line)) : null;
+}
+
+function waits(one, topology) {
+  if (one.waiting.length === 0) {
+    return one.failing.length ? null : well("Nothing waits, and nothing fails.");
+  }
+  const line = (each) => h("li", { "data-key": `${each.txid}:${each.run}` },
+    each.txid == null ? ["Run ", h("bdi", {}, each.run ?? "?")] : txidLink(topology, each.txid), " ", ...wait(each, topology));
+  return h("ul", { class: "waits", "aria-label": "Waiting" }, one.waiting.map(line));
+}
+
+function wait(each, topology) {
+  const of = each.waits_for_run ? [" of run ", h("bdi", { class: "run" }, each.waits_for_run)] : "";
+  const dead = each.alive ? "" : h("strong", {}, ", which shows no sign of life");
+  return [`waits ${took(each.seconds).replace(".0", "")} for `, txidLink(topology, each.waits_for_txid), of, dead];
+}
+
+/** Return batches as a table. */
+export function list(view, batches) {
+  if (batches.length === 0) return well(view.address.show === "failed" ? "No batch has failed." : "No batch is here.");
+  const { zone } = view.one.topology;
+  const rows = batches.map((each) => [String(each.txid), row(view, each, zone), `look-${look(each)}`]);
+  return table("Batches, newest first", COLUMNS, rows);
+}
+
+function row({ topology }, each, zone) {
+  return [
+    txidLink(topology, each.txid, digits(each.txid)),
+    each.kind === "restate" ? ["position ", txidLink(topology, each.position, digits(each.position))] : covers(each.start, each.end, zone),
+    stateOf(each),
+    digits(each.records),
+    keysOf(each),
+    digits(each.attempts),
+    took(each.seconds),
+    runLink(each.dag_id, each.run_id),
+  ];
+}
+
+/** Return how many keys a batch changed: of each state, if there are several. */
+export function keysOf(each) {
+  const counts = Object.entries(each.keys ?? {});
+  if (counts.length === 0) return "–";
+  if (counts.length === 1) return digits(counts[0][1]);
+  return h("span", { title: counts.map(([name, count]) => `${name}: ${count}`).join(", ") },
+    digits(counts.reduce((sum, [, count]) => sum + BigInt(count), 0n)));
+}

@@ -1,0 +1,29 @@
+// A turn: one request, which tells the topology's state and the newest batches of the window.
+
+import { get } from "./api.js";
+import { WINDOW } from "./overview.js";
+
+const BUSY_SECONDS = 3;
+const REST_SECONDS = 15;
+
+/** Return `{one, batches, next}` for an address; nothing where the address names no topology. Raise Refused. */
+export async function askTurn({ topology, before, show }) {
+  if (!topology) return { one: null, batches: null, next: null };
+  const path = `topologies/${encodeURIComponent(topology)}`;
+  const { one, batches } = await get(`${path}/turn`, { limit: WINDOW, before, failed: show === "failed" ? "true" : null });
+  return { one, batches: batches.batches, next: batches.next };
+}
+
+/** Return a text that differs if anything that a page shows may have changed; how long a wait lasts is no change. */
+export function fingerprint({ one, batches }) {
+  if (!one) return "";
+  const waiting = one.waiting.map(({ seconds: _, ...each }) => each);
+  return JSON.stringify([one.topology, one.failing, waiting, one.states, one.paused, batches]);
+}
+
+/** Return the seconds until the next turn: few while something runs, waits or fails. */
+export function pause({ one, error }) {
+  if (error || !one) return REST_SECONDS;
+  const { in_flight: flying, waiting, failing } = one.topology;
+  return flying || waiting || failing ? BUSY_SECONDS : REST_SECONDS;
+}

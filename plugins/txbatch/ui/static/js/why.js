@@ -1,0 +1,125 @@
+// The page Why: a key's value, what it was as of any txid, and the batches that make it up.
+
+import { go, href } from "./address.js";
+import { value } from "./changes.js";
+import { h } from "./dom.js";
+import { field, form, ill, refusal, runLink, shown, txidLink, well } from "./pieces.js";
+import { chosen, folded, noValues, past, stateField } from "./states.js";
+import { clip, covers, digits, many } from "./words.js";
+
+/** Return the page. */
+export function why(view) {
+  const { store, topology, one, address } = view;
+  const state = chosen(one, address.state);
+  if (!one.show_values || !state) return noValues(one);
+  const path = `topologies/${encodeURIComponent(topology)}/states/${encodeURIComponent(state.state)}`;
+  const asked = address.key.length === state.keys.length;
+  return [
+    ask(view, state, path),
+    asked ? answer(view, state, path) : keysToChoose(view, state, path),
+    folded(state),
+  ];
+}
+
+function ask(view, state, path) {
+  const { topology, one, address, store } = view;
+  const done = (values) => go(href(topology, "why", { state: state.state, key: values.getAll("key") }));
+  const complete = (event, at) => {
+    const before = [...event.target.form.querySelectorAll("[name=key]")].slice(0, at).map((each) => each.value);
+    store.need("keys", `${path}/keys`, { key: before, starts: event.target.value, limit: 20 });
+  };
+  const given = store.peek("keys")?.rows ?? [];
+  const fields = state.keys.map((column, at) => {
+    const id = `keys-${at}`;
+    const options = [...new Set(given.map((row) => row[at]))].map((each) => h("option", { value: each ?? "", "data-key": each }));
+    return field(column.name, "key", {
+      ...{ value: address.key[at] ?? "", list: id, title: column.type, "data-key": `${state.state}:${at}` },
+      on: { input: (event) => complete(event, at) },
+    }, h("datalist", { id }, options));
+  });
+  return form("Which number", done,
+    stateField(one, state, (name) => go(href(topology, "why", { state: name }))), fields, h("button", { type: "submit" }, "Why"));
+}
+
+function keysToChoose({ store, topology }, state, path) {
+  const entry = store.need("choice", `${path}/keys`, { limit: 50 });
+  const item = (row) => h("li", { "data-key": JSON.stringify(row) }, link(topology, state, row));
+  return shown(entry, ({ rows, more }) =>
+    rows.length === 0
+      ? h("p", { class: "empty" }, "This state has no key yet.")
+      : [h("p", { class: "quiet" }, more ? "Some of its keys:" : "Its keys:"), h("ul", { class: "keys" }, rows.map(item))]);
+}
+
+function link(topology, state, row) {
+  const to = href(topology, "why", { state: state.state, key: row.map((each) => each ?? "") });
+  const click = (event) => (event.preventDefault(), go(to));
+  return h("a", { href: to, on: { click } }, row.map((each, at) => [at ? " · " : "", h("bdi", {}, each ?? "null")]));
+}
+
+function answer(view, state, path) {
+  const { store, address } = view;
+  if (!state.past_kept) return past(state);
+  const entry = store.need("why", `${path}/why`, { key: address.key });
+  return shown(entry, (data) => [slider(view, state, path, data), sum(data), versions(view, data)]);
+}
+
+function slider(view, state, path, data) {
+  const { store, address, one } = view;
+  const now = one.topology.current_to_txid ?? one.topology.newest_txid ?? 1;
+  const least = state.horizon;
+  const then = address.as_of === null ? now : Math.min(Math.max(Number(address.as_of) || now, least), now);
+  const entry = then === now ? null : store.need("as-of", `${path}/as-of`, { key: address.key, txid: then });
+  const told = then === now ? `now, txid ${digits(now)}` : `txid ${digits(then)}`;
+  const move = (event) => view.later(() => to(view, state, Number(event.target.value), now));
+  return h("section", { class: "past", "aria-label": "As of" },
+    h("div", { class: "slider" },
+      h("label", { for: "as-of" }, `as of ${told}`),
+      h("input", { id: "as-of", type: "range", min: least, max: now, step: 1, value: then, "aria-valuetext": told, "data-key": "as-of", on: { input: move } }),
+      h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
+    entry?.error ? ill(refusal(entry.error)) : numbers(data.columns, entry ? entry.data?.row : data.value, entry?.asking));
+}
+
+function to(view, state, txid, now) {
+  const { topology, address } = view;
+  go(href(topology, "why", { state: state.state, key: address.key, as_of: txid === now ? null : txid }), { replace: true });
+}
+
+function numbers(columns, row, asking) {
+  const pairs = columns.map((column, at) =>
+    h("div", { "data-key": column.name }, h("dt", { title: column.type }, h("bdi", {}, column.name)), h("dd", {}, row ? value(row[at]) : "–")));
+  return h("dl", { class: "numbers", "aria-live": "polite", "aria-busy": asking ? "true" : "false" }, pairs);
+}
+
+function sum({ equal, versions: all, more, value: row }) {
+  const counting = all.filter((each) => each.counts && each.position !== null).length;
+  const folds = all.some((each) => each.position === null);
+  const count = `${many(counting, "contribution")}${folds ? " and what is folded" : ""}`;
+  if (row === null && all.every((each) => !each.counts)) return h("p", { class: "empty" }, "No batch that counts has this key.");
+  if (equal === null) return h("p", { class: "quiet" }, `${count}; the job's own Python alone can tell to what they amount.`);
+  if (!equal) return ill(`✗ The contributions do not amount to the value: somebody changed it outside.`);
+  return well(more ? `The contributions amount to the value; the first ${digits(all.length)} are shown.` : `${count} ${counting === 1 && !folds ? "amounts" : "amount"} to the value`);
+}
+
+function versions(view, { columns, versions: all }) {
+  const heads = [
+    ...[["number", "position"], ["", "counted by"]].map(([kind, words]) => h("th", { scope: "col", class: kind }, words)),
+    ...columns.map((each) => h("th", { scope: "col", class: "number", title: each.type }, h("bdi", {}, each.name))),
+    ...[["", "covers"], ["wide", "run"], ["", "read"]].map(([kind, words]) => h("th", { scope: "col", class: kind }, words)),
+  ];
+  const rows = all.map((each) => version(view, each));
+  return h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": "Contributions" },
+    h("table", { class: "values" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
+}
+
+function version({ topology, one }, each) {
+  const by = each.counts ? txidLink(topology, each.txid) : [`until ${each.replaced_by}: `, txidLink(topology, each.txid)];
+  const folds = each.position === null;
+  const asked = each.reason && h("span", { class: "reason" }, " “", h("bdi", {}, clip(each.reason)), "”", each.requested_by && [" (", h("bdi", {}, each.requested_by), ")"]);
+  return h("tr", { "data-key": `${each.position}:${each.txid}`, class: each.counts ? "" : "replaced" },
+    h("td", { class: "number" }, folds ? "folded" : digits(each.position)),
+    h("td", {}, folds ? `up to txid ${digits(each.txid)}` : by, asked),
+    each.values.map((text) => h("td", { class: "number" }, value(text))),
+    h("td", {}, covers(each.start, each.end, one.topology.zone)),
+    h("td", { class: "wide" }, folds ? "" : runLink(each.dag_id, each.run_id)),
+    h("td", {}, each.reads.map((file, at) => [at ? ", " : "", h("bdi", { class: "file" }, file)])));
+}

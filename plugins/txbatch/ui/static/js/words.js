@@ -1,0 +1,97 @@
+// Numbers, times and intervals in words. A number stays the text that it came as.
+
+const formats = new Map();
+
+/** Return a number's text with its thousands grouped, any other text as it is; a dash for none. */
+export function digits(text) {
+  if (text == null) return "–";
+  return String(text).replace(/^-?\d+(?=$|\.\d+$)/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
+}
+
+/** Return "1 record", "943 records". */
+export function many(count, word, several = `${word}s`) {
+  return `${digits(count)} ${String(count) === "1" ? word : several}`;
+}
+
+/** Return how long something took. */
+export function took(seconds) {
+  if (seconds == null) return "–";
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} days`;
+}
+
+/** Return how long ago a moment was. */
+export function ago(moment) {
+  return `${took(Math.max(0, Math.round((Date.now() - Date.parse(moment)) / 1000))).replace(".0", "")} ago`;
+}
+
+/** Return the time of day of a moment, where the reader is. */
+export function clock(moment) {
+  return moment == null ? "–" : at(moment, undefined).time;
+}
+
+/** Return day and time of a moment, in a zone. */
+export function at(moment, zone) {
+  const parts = Object.fromEntries(format(zone).formatToParts(new Date(moment)).map((each) => [each.type, each.value]));
+  const { year, month, day, hour, minute, second } = parts;
+  return { day: `${year}-${month}-${day}`, time: `${hour}:${minute}:${second}`, minute: `${hour}:${minute}` };
+}
+
+function format(zone) {
+  if (!formats.has(zone)) formats.set(zone, formatter(zone));
+  return formats.get(zone);
+}
+
+function formatter(zone) {
+  const two = "2-digit";
+  const fields = { year: "numeric", month: two, day: two, hour: two, minute: two, second: two, hourCycle: "h23" };
+  try {
+    return new Intl.DateTimeFormat("en-GB", { ...fields, timeZone: zone });
+  } catch {
+    return new Intl.DateTimeFormat("en-GB", { ...fields, timeZone: "UTC" });
+  }
+}
+
+/** Return the zone in which intervals are told: the topology's, else UTC. */
+export function zoneOf(zone) {
+  return zone ?? "UTC";
+}
+
+/** Return what an interval covers: its day or days if it begins and ends at midnight, else its times. */
+export function covers(start, end, zone) {
+  if (!start || !end) return "–";
+  const from = at(start, zoneOf(zone));
+  const to = at(end, zoneOf(zone));
+  const last = at(Date.parse(end) - 1, zoneOf(zone)).day;
+  if (from.time === "00:00:00" && to.time === "00:00:00") return from.day === last ? last : `${from.day} to ${last}`;
+  if (from.day === last) return `${from.day} ${from.minute}–${to.minute}`;
+  return `${from.day} ${from.minute} to ${to.day} ${to.minute}`;
+}
+
+/** Return up to when something is whole: the last day that is in it, or the moment. */
+export function upTo(moment, zone) {
+  const { day, time, minute } = at(moment, zoneOf(zone));
+  return time === "00:00:00" ? at(Date.parse(moment) - 1, zoneOf(zone)).day : `${day} ${minute}`;
+}
+
+/** Return the hours of an interval. */
+export function hours(start, end) {
+  return (Date.parse(end) - Date.parse(start)) / 3600000;
+}
+
+/** Return how intervals of so many hours are called. */
+export function unit(length) {
+  if (length > 0.99 && length < 1.01) return "hours";
+  if (length > 22 && length < 26) return "days";
+  if (length > 160 && length < 176) return "weeks";
+  if (length > 660 && length < 750) return "months";
+  return "intervals";
+}
+
+/** Return the begin of a text that is too long for a line. */
+export function clip(text, length = 160) {
+  return text.length > length ? `${text.slice(0, length)}…` : text;
+}

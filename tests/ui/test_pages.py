@@ -1,0 +1,313 @@
+"""The pages in a browser, on the example payloads: what each says, wide and narrow, light and dark, and by keys alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Page
+from support import until
+from ui.browser import PHONE, WIDE, Watched, opened
+from ui.examples import Examples, payload
+
+FLIGHTS = "?dag_id=flights"
+WHY = f"{FLIGHTS}&page=why&state=flights&key=B6&key=JFK"
+HOSTILE = "<img src=x onerror=alert(1)>"
+# The address of each page, and texts that it shows.
+PAGES = {
+    "topologies": ("", ["Topologies", "flights", "clicks", "100,000", "2013-01-12"]),
+    "transactions": (
+        FLIGHTS,
+        [
+            *("days of America/New_York · whole up to 2013-01-12 · newest txid 34", "1 hole", "2 in flight", "1 fails"),
+            *(
+                "counted again by 31",
+                "counts in place of 2",
+                "planned, newest attempt failed",
+                "waits 4 min for txid 33",
+            ),
+            *("which shows no sign of life", "2013-01-31", "859", HOSTILE, "\\u202egpj"),
+        ],
+    ),
+    "completeness": (
+        f"{FLIGHTS}&page=completeness",
+        [
+            "2013-01",
+            "30 days · 1 hole between them",
+            "Not counted: 2013-01-13 (America/New_York): no batch has it",
+            "Count it…",
+        ],
+    ),
+    "partitions": (
+        "?dag_id=clicks&page=completeness",
+        ["1 partition cannot be read", "part-00002.txt", "9007199254740001", "txid 41", HOSTILE, "\\u202etxt.cod"],
+    ),
+    "batch": (
+        f"{FLIGHTS}&page=batch&txid=30",
+        [
+            *(
+                "txid 30",
+                "covers 2013-01-31",
+                "859 records",
+                "31 keys",
+                "2 attempts",
+                "Spark 3.1 s",
+                "planned to commit 2 min",
+            ),
+            *("Counted once", "2 attempts tried, 30:2 was let through", "859 records read = 859 of its partitions"),
+            *(
+                "not verified here",
+                "329 → 376",
+                "2013-01-31.csv",
+                "30:1 failed",
+                "9007199254740993",
+                HOSTILE,
+                "\\u202eKFJ",
+            ),
+        ],
+    ),
+    "replaced": (
+        f"{FLIGHTS}&page=batch&txid=2",
+        [
+            "It does not count any more: txid 31 counts in its place; asked for by ana: “the file of the 2nd was cut off”."
+        ],
+    ),
+    "failing": (f"{FLIGHTS}&page=batch&txid=33", ["Give up…", "33:2 failed", "line 17", "the whole error"]),
+    "of partitions": (
+        "?dag_id=clicks&page=batch&txid=99000",
+        ["9,007,199,254,740,993 records", "9007199254740993", "unreadable: No such file or directory"],
+    ),
+    "why": (
+        WHY,
+        [
+            *("as of now, txid 31", "376", "contributions and what is folded amount to the value", "until 31: txid 2"),
+            *("“the file of the 2nd was cut off” (ana)", "2013-01-02.csv", "9007199254740993"),
+        ],
+    ),
+    "why not": (
+        f"{FLIGHTS}&page=why&state=flights&key=x&key=y",
+        ["12345678901234567890123456789012345678", "do not amount to the value: somebody changed it outside"],
+    ),
+    "no past": (
+        f"{FLIGHTS}&page=why&state=flights_abroad&key=B6&key=JFK",
+        ["Kept in another database (warehouse): no past."],
+    ),
+    "merged": (f"{FLIGHTS}&page=why&state=flights_ranked&key=B6&key=JFK", ["txbatch as-of in the project's folder"]),
+    "changes": (f"{FLIGHTS}&page=changes&from=12&to=30", ["3 keys differ between txid 12 and txid 30", "329 → 376"]),
+    "run": (f"{FLIGHTS}&run_id=many", ["10 batches of run many", "2013-01-22"]),
+    "nothing yet": ("?dag_id=orders", ["No batch yet: trigger the DAG."]),
+    "no topology": ("?dag_id=nosuch", ["No topology of txbatch."]),
+}
+# The network's own line for an answer that is an error.
+ANSWERED = "Failed to load resource: the server responded with a status of"
+
+
+@pytest.fixture
+def page(browser: Browser, examples: Examples) -> Iterator[Watched]:
+    """The page Transactions of flights."""
+    with opened(browser, examples.url(FLIGHTS)) as watched:
+        yield watched
+
+
+def go(watched: Watched, address: str) -> None:
+    watched.page.goto(address)
+    watched.page.wait_for_selector("#page nav, #page table, #page .empty, #page .trouble")
+    watched.page.wait_for_load_state("networkidle")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"color_scheme": "dark"}, {"viewport": PHONE}],
+    ids=["light", "dark", "phone"],
+)
+def test_each_page_says_its_words_and_nothing_else_happens(
+    browser: Browser, examples: Examples, settings: dict[str, object]
+) -> None:
+    """Names, errors and reasons with markup are text; no page is wider than its window."""
+    dialogs: list[Dialog] = []
+    with opened(browser, examples.url(), **settings) as watched:
+        watched.page.on("dialog", dialogs.append)
+        for name, (query, words) in PAGES.items():
+            go(watched, examples.url(query))
+            text = watched.text()
+            assert [each for each in words if each not in text] == [], (name, text)
+            assert watched.sideways() <= 0, name
+            assert watched.page.locator("#page img").count() == 0
+            wrong = [each for each in watched.wrong() if not (name == "no topology" and each.startswith(ANSWERED))]
+            assert wrong == [], name
+            watched.errors.clear()
+    assert dialogs == []
+
+
+@pytest.mark.parametrize(
+    ("query", "group"),
+    [
+        (FLIGHTS, ".strip"),
+        (f"{FLIGHTS}&page=completeness", ".calendar"),
+        ("?dag_id=clicks&page=completeness", ".grid"),
+    ],
+    ids=["strip", "calendar", "grid"],
+)
+def test_every_cell_is_reached_by_keys_and_says_a_sentence(
+    browser: Browser, examples: Examples, query: str, group: str
+) -> None:
+    with opened(browser, examples.url(query)) as watched:
+        cells = watched.page.locator(f"{group} [data-cell]")
+        labels = [str(each.get_attribute("aria-label")) for each in cells.all()]
+        assert watched.page.locator(f'{group} [data-cell][tabindex="0"]').count() == 1
+        watched.page.locator(f'{group} [data-cell][tabindex="0"]').focus()
+        watched.page.keyboard.press("Control+Home" if group != ".strip" else "Home")
+        while watched.focused() != labels[0]:
+            watched.page.keyboard.press("ArrowUp")
+        found = [watched.focused()]
+        for _ in labels[1:]:
+            watched.page.keyboard.press("ArrowRight")
+            found.append(watched.focused())
+        assert found == labels
+        assert all(", " in each for each in labels)
+        watched.page.keyboard.press("ArrowLeft")
+        assert watched.focused() == labels[-2]
+        watched.page.keyboard.press("Enter")
+        watched.page.wait_for_selector(".title h2")
+
+
+def test_focus_typed_text_and_scroll_are_kept_over_two_polls(browser: Browser, examples: Examples) -> None:
+    """What comes anew is drawn over the old; a turn is one request."""
+    with opened(browser, examples.url(FLIGHTS)) as watched:
+        cell = watched.page.locator('.strip [data-cell="12"]')
+        cell.focus()
+        watched.page.evaluate("window.scrollTo(0, 300)")
+        one = payload("topology")
+        one["topology"]["waiting"] = 7
+        batches = payload("batches")
+        batches["batches"] = [batches["batches"][0] | {"txid": 35}, *batches["batches"][:-1]]
+        examples.instead["/turn"] = (200, {"one": one, "batches": batches})
+        before = examples.count("/turn")
+        until(lambda: examples.count("/turn") >= before + 2)
+        watched.page.wait_for_selector('.strip [data-cell="35"]')
+        assert "7 wait" in watched.text()
+        assert watched.focused().startswith("txid 12, 2013-01-12")
+        assert watched.page.evaluate("window.scrollY") == 300
+
+        go(watched, examples.url(f"{FLIGHTS}&page=why"))
+        watched.page.locator("[name=key]").first.fill("B")
+        before = examples.count("/turn")
+        until(lambda: examples.count("/turn") >= before + 2)
+        assert watched.page.locator("[name=key]").first.input_value() == "B"
+        assert watched.wrong() == []
+
+
+def test_a_turn_is_one_request_and_none_while_hidden(page: Watched, examples: Examples) -> None:
+    before = len(examples.asked)
+    until(lambda: len(examples.asked) >= before + 2)
+    assert {each.split("?")[0] for each in examples.asked[before:]} == {"topologies/flights/turn"}
+    hide(page.page, "hidden")
+    asked = len(examples.asked)
+    page.page.wait_for_timeout(7000)
+    assert len(examples.asked) <= asked + 1
+    hide(page.page, "visible")
+    until(lambda: len(examples.asked) > asked + 1)
+
+
+def hide(page: Page, state: str) -> None:
+    page.evaluate(
+        f"Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        ("error_503", 503, "The ledger cannot be read. Runs that need it wait or are retried; Airflow itself goes on."),
+        ("error_503_old", 503, "This ledger is older than txbatch 0.1: txbatch migrate."),
+        ("error_503_slow", 503, "The ledger took longer than 5 s."),
+        ("error_403", 403, "You may not read the runs of this DAG."),
+    ],
+)
+def test_what_a_turn_was_refused_with_is_said_and_the_old_content_stays(
+    page: Watched, examples: Examples, error: str, status: int, words: str
+) -> None:
+    examples.instead["/turn"] = (status, payload(error))
+    page.page.wait_for_selector(".trouble")
+    assert words in page.text()
+    assert "2013-01-31" in page.text()
+    del examples.instead["/turn"]
+    page.page.get_by_role("button", name="Try again").click()
+    page.page.wait_for_selector(".trouble", state="detached")
+
+
+def test_one_part_that_is_slow_leaves_the_rest(browser: Browser, examples: Examples) -> None:
+    examples.instead["/changes"] = (503, payload("error_503_slow"))
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=30")) as watched:
+        assert "The ledger took longer than 5 s." in watched.text()
+        assert "Counted once" in watched.text()
+        del examples.instead["/changes"]
+        until(lambda: "329 → 376" in watched.text())
+
+
+def test_a_session_that_is_over_leads_to_the_login_and_back(browser: Browser, examples: Examples) -> None:
+    examples.instead["/turn"] = (401, payload("error_401"))
+    with opened(browser, examples.url("?dag_id=orders")) as watched:
+        watched.page.wait_for_url("**/api/v2/auth/login**")
+        assert "next=http" in watched.page.url
+        assert "dag_id%3Dorders" in watched.page.url
+        go(watched, examples.url("?dag_id=orders"))
+        assert "Log in" in watched.text()
+        assert "/auth/login" not in watched.page.url
+
+
+def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(WHY)) as watched:
+        slider = watched.page.get_by_role("slider")
+        slider.focus()
+        for _ in range(3):
+            watched.page.keyboard.press("ArrowLeft")
+        watched.page.wait_for_selector("text=as of txid 28")
+        until(lambda: "1001" in watched.text())
+        assert examples.count("as-of") == 1
+        assert "txid=28" in next(each for each in examples.asked if "as-of" in each)
+        examples.instead["as-of"] = (410, payload("error_410"))
+        watched.page.keyboard.press("Home")
+        until(lambda: "retention has folded what it was before txid 4" in watched.text())
+        assert watched.page.evaluate("document.activeElement.id") == "as-of"
+        examples.instead["as-of"] = (200, payload("as_of_absent"))
+        watched.page.keyboard.press("ArrowRight")
+        until(lambda: "flights \N{EN DASH}" in watched.text())
+
+
+def test_the_bar_of_all_txids_moves_the_window_by_pointer_and_keys(page: Watched, examples: Examples) -> None:
+    examples.instead["/overview"] = (200, payload("overview_large"))
+    page.page.reload()
+    bar = page.page.get_by_role("slider")
+    bar.wait_for()
+    page.page.wait_for_load_state("networkidle")
+    box = bar.bounding_box()
+    assert box
+    page.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 10)
+    until(lambda: examples.count("before=") > 0)
+    last = payload("overview_large")["last"]
+    asked = next(each for each in examples.asked if "before=" in each).split("before=")[1]
+    assert abs(int(asked.split("&")[0]) - last / 2) < last / 100
+    bar.focus()
+    page.page.keyboard.press("End")
+    until(lambda: "before=" not in page.page.url)
+
+
+def test_links_out_of_the_sandbox_are_followed_by_airflows_page_and_its_theme_is_taken(
+    browser: Browser, examples: Examples
+) -> None:
+    context = browser.new_context(viewport=WIDE)
+    page = context.new_page()
+    page.goto(f"{examples.base}/around")
+    frame = page.frame(name="tab")
+    assert frame
+    frame.wait_for_selector(".strip")
+    assert frame.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.evaluate("document.documentElement.className = 'light'")
+    until(lambda: frame.evaluate("document.documentElement.dataset.theme") == "light")
+    frame.click(".strip [data-cell='30']")
+    frame.wait_for_selector("text=Counted once")
+    frame.click("a.run")
+    page.wait_for_url("**/dags/flights/runs/**")
+    context.close()
