@@ -1,10 +1,13 @@
-"""Arrow columns of messages: what Kafka gives of each, or the fields of a JSON object in its value."""
+"""Arrow columns of messages: what Kafka gives of each, or the fields of a JSON object in its value.
+
+Methods of `Message` are called by `map`, without a Python function for each message in between.
+"""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +46,7 @@ class Columns:
 
     def _column(self, of: Field, messages: Sequence[Message]) -> pa.Array:
         import pyarrow as pa
+        from confluent_kafka import Message
 
         if of.name in ("key", "value"):
             return self._bytes(of, messages)
@@ -50,13 +54,15 @@ class Columns:
             return self._times(messages)
         if of.name == "headers":
             return pa.array(list(map(_headers, messages)), pa.string())
-        ask: Callable[[Any], int] = _partition if of.name == "partition" else offset_of
-        return pa.array(list(map(ask, messages)), pa.int32() if of.name == "partition" else pa.int64())
+        if of.name == "partition":
+            return pa.array(list(map(Message.partition, messages)), pa.int32())
+        return pa.array(list(map(Message.offset, messages)), pa.int64())
 
     def _bytes(self, of: Field, messages: Sequence[Message]) -> pa.Array:
         import pyarrow as pa
+        from confluent_kafka import Message
 
-        values = list(map(_key if of.name == "key" else _value, messages))
+        values: list[Any] = list(map(Message.key if of.name == "key" else Message.value, messages))
         found = pa.array(values, pa.binary())
         if of.type == "binary":
             return found
@@ -114,18 +120,6 @@ class Columns:
 
     def _place(self, message: Message) -> str:
         return f"{self.of}, partition {message.partition()}, offset {offset_of(message)}"
-
-
-def _key(message: Message) -> Any:
-    return message.key()
-
-
-def _value(message: Message) -> Any:
-    return message.value()
-
-
-def _partition(message: Message) -> int:
-    return int(message.partition() or 0)
 
 
 def _milliseconds(message: Message) -> int | None:

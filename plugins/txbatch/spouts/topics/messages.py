@@ -111,7 +111,9 @@ class _Span:
 
     def take(self, found: Sequence[Message]) -> list[Message]:
         """Return the messages of the span. The span is whole if a message or the partition's end is at its end or later."""
-        if any(map(_error, found)):
+        from confluent_kafka import Message
+
+        if any(map(Message.error, found)):
             messages = self._sorted(found)
         else:
             cut = bisect_left(found, self.end, key=offset_of)
@@ -171,10 +173,6 @@ class _Span:
 def offset_of(message: Message) -> int:
     """Return the offset of a message, or of the end of a partition."""
     return int(message.offset() or 0)
-
-
-def _error(message: Message) -> Any:
-    return message.error()
 
 
 def _through(ranges: Sequence[Range]) -> Iterator[tuple[int, Sequence[int]]]:
