@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch.planned_files import planned_size
+from txbatch.core.batch.planned_files import Entry, planned_size
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import (
     InvalidOption,
@@ -55,7 +55,7 @@ class IntervalSpout(PlainSpout):
     by_interval, reads_gaps = True, True
     metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
     # While several txids are planned: the times that the present files may hold, and what was looked at, once somebody looked.
-    _looked: tuple[dict[str, Span | None], Metadata] | None = None
+    _looked: tuple[dict[str, Span | None], dict[str, Entry | None]] | None = None
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class IntervalSpout(PlainSpout):
         if self._folder_time is None:
             return None
         files = {name: entry for plan in plans for name, entry in plan["files"].items()}
-        spans: dict[Span | None, Metadata] = {}
+        spans: dict[Span | None, dict[str, Any]] = {}
         for name, entry in files.items():
             spans.setdefault(self._folder_time.span(name), {})[name] = entry
         for plan in plans:
