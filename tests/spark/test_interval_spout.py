@@ -142,15 +142,17 @@ def test_a_broken_file_fails_the_intervals_of_its_folder_alone(emit: Emit, tmp_p
         return Interval(datetime(2026, 1, number, tzinfo=UTC), datetime(2026, 1, number + 1, tzinfo=UTC))
 
     given = {"folder_time": "day"} | ({"header": True} if format_ == "csv" else {})
-    topology = sales(tmp_path, format=format_, options=given)
-    sold_on(tmp_path, 1, format_, "a", "b", "a")
-    sold_on(tmp_path, 2, format_, "a").write_bytes(b"oops\n")
+    root = tmp_path / "in"
+    root.mkdir()
+    topology = sales(root, format=format_, options=given)
+    sold_on(root, 1, format_, "a", "b", "a")
+    sold_on(root, 2, format_, "a").write_bytes(b"oops\n")
     assert emit(topology, planned(topology, day(1))).partials["sales"] == {("a",): (2, 2), ("b",): (1, 1)}
     assert emit(topology, planned(topology, day(4))).read() == {"": 0}
     with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
         emit(topology, planned(topology, day(2)))
     assert "day=2026-01-02" in str(in_our_words(failed.value))
-    sold_on(tmp_path, 2, format_, "a", of=3)
+    sold_on(root, 2, format_, "a", of=3)
     with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
         emit(topology, planned(topology, day(2)))
     problem = in_our_words(failed.value)

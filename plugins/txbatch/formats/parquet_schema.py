@@ -71,7 +71,7 @@ def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | Non
 
 def _alone(file: pq.ParquetFile, field: Field) -> bool:
     """Return whether no other column of the file has the field's name in other capitals: Spark would mistake the two."""
-    return sum(name.lower() == field.name.lower() for name in file.schema_arrow.names) == 1
+    return [name.lower() for name in file.schema_arrow.names].count(field.name.lower()) == 1
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

@@ -61,7 +61,7 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
     by_interval, reads_gaps = True, True
     metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
     # While several txids are planned: the times that the present files may hold, and what was looked at, once somebody looked.
-    _looked: tuple[dict[str, Span | None], Metadata] | None = None
+    _looked: tuple[dict[str, Span | None], dict[str, Entry | None]] | None = None
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
         if self._folder_time is None:
             return None
         files = {name: entry for plan in plans for name, entry in plan["files"].items()}
-        spans: dict[Span | None, Metadata] = {}
+        spans: dict[Span | None, dict[str, Any]] = {}
         for name, entry in files.items():
             spans.setdefault(self._folder_time.span(name), {})[name] = entry
         for plan in plans:
