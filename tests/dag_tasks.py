@@ -77,7 +77,9 @@ def done(
         except (AirflowSkipException, AirflowFailException, TxbatchError) as error:
             told.append(str(error))
             break
-    xcoms = {name: left.get(name) for name in ("emit_batch", "plan", "txbatch_waited")}
+    xcoms = {"emit_batch": left.get("emit_batch")} | {
+        name: left[name] for name in ("plan", "txbatch_waited") if name in left
+    }
     return {"note": left.get("txbatch"), "extra": extra, "told": told, **xcoms}
 
 

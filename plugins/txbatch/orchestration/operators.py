@@ -314,6 +314,10 @@ class CommitOperator(EmitBatchOperator):
             steps.success(each.batch)
         return result.finished(found, more) | looking_back.after_commit(self, steps, run, found.batch, waiting)
 
+    def plan_only(self, steps: Steps, run: Run, waiting: Waiting) -> None:
+        """Commit nothing: the task `emit_batch` has shown the plan."""
+        TransactionOperator.plan_only(self, steps, run, waiting)
+
     def _advanced(self, steps: Steps, run: Run, waiting: Waiting) -> Finished:
         from txbatch.run.advance import Advance
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from txbatch.core.errors import SpoutFailed, TerminalError, TxbatchError
 from txbatch.error_pages import advise
@@ -48,9 +48,6 @@ class FailingAsAirflow:
             self._tell(error)
             raised = AirflowFailException(str(error)) if isinstance(error, TerminalError) else error
             raise raised.with_traceback(None) from None
-        if isinstance(error, Exception) and not isinstance(error, AirflowException):
-            with suppress(Exception):
-                result.tell(self.context, notes.unknown(error, *self._tries))
 
     def _tell(self, error: TxbatchError) -> None:
         """Leave the note of the run, and log the advice. The error is raised even if the note fails."""

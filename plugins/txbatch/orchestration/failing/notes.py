@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 
 from txbatch.core.errors import TerminalError, TxbatchError
-from txbatch.core.text import one_line, text_of
 from txbatch.error_pages import Advice
 
 # The room of a line in the note of a run: the plugin cuts longer lines.
@@ -34,12 +33,6 @@ def note(error: TxbatchError, advice: Advice, tried: int = 1, tries: int = 1) ->
         return whole + following
     told = f"{_head(outcome, error, advice)} | {error}"
     return told + following if len(told + following) <= LINE_MAX else told
-
-
-def unknown(error: Exception, tried: int, tries: int) -> str:
-    """Return the note of a task that failed by an error without a code."""
-    told = one_line(f"{type(error).__name__}: {text_of(error)}", LINE_MAX - HEAD_MAX)
-    return f"{_outcome(tried, tries)}{without_folders(told)}; see the log of the task"
 
 
 def _outcome(tried: int, tries: int) -> str:
