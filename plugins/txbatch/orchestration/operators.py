@@ -387,5 +387,4 @@ class SuccessOperator(TransactionOperator):
         for asset in self.outlets:
             extra = context["outlet_events"][asset].extra
             extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
-            if again := [row["position"] for row in rows if row["kind"] == "restate"]:
-                extra["restates"] = again
+            extra.update(looking_back.restates(rows))
