@@ -1,4 +1,4 @@
-"""A day of ten thousand files, none of them late: with a lookback of three days, without, and by a spout that does not look.
+"""A day of ten thousand files, nothing late: with a lookback of three days, without one, and by a spout that does not look.
 
 Three days are counted before, of all files but three; the fourth day comes in these three. What is measured is its run.
 """

@@ -240,6 +240,7 @@ HARMLESS = {
     **dict.fromkeys(("txbatch.batch.watermark", "txbatch.consumed.latest"), TO_COME),
     **dict.fromkeys(("txbatch.batch.closed_to", "txbatch.batch.closed"), HANDED_ON),
     "txbatch.rebuilt.late": "what was counted is in the manifests and in the plans, of which it is only told",
+    "txbatch.batch.came_late": "what came late is not counted, and verify finds it by reading each interval as it is now",
     **dict.fromkeys((f"txbatch.behind.{name}" for name in ("topology", "stream", "partition", "txid")), TO_COME),
     **dict.fromkeys((f"txbatch.batch.{name}" for name in ("lease_run", "lease_until")), READ_IN_FLIGHT),
     **dict.fromkeys(

@@ -39,7 +39,7 @@ def counted(day, tasks=TASKS):
 
 def comes(name, *lines):
     with (source.parent / name).open("a") as file:
-        file.writelines(f"2024-01-{line}\n" for line in lines)
+        file.writelines(f"2024-01-{line}\\n" for line in lines)
 
 told = {"first": counted(1), "second": counted(2)}
 comes("x.csv", "01T10:00Z,c", "01T11:00Z,c", "02T10:00Z,c", "03T10:00Z,c")

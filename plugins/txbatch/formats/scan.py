@@ -111,7 +111,7 @@ class Format:
 
     def _wanted(self, range_: Range, counts: Counts) -> Callable[[pa.Array], pa.Array] | None:
         """Return the function to choose records by time, and to count late records; None without times."""
-        wanted = self.times and self.times.wanted
+        wanted = self.times.wanted if self.times else None
         if wanted is None or self.late is None:
             return wanted
         return self.late.watching(range_.path, range_.start, wanted, counts)

@@ -88,6 +88,12 @@ def late_of(steps: Steps, batch: Batch, context: Context) -> list[Mapping[str, A
     return sorted(found, key=lambda row: int(row["txid"]))
 
 
+def restates(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the positions counted again, for an asset event; nothing without such positions."""
+    again = [row["position"] for row in rows if row["kind"] == "restate"]
+    return {"restates": again} if again else {}
+
+
 def noted(line: str, rows: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
     """Return a run's line with the positions counted again, and with the late positions left as counted."""
     more = [f"{len(told) - TOLD_MAX:,} more are late"] if len(told) > TOLD_MAX else []

@@ -347,12 +347,11 @@ class SuccessOperator(TransactionOperator):
         log.info("%s: %s", batch.topology, line)
         result.tell(context, line)
         txids = {*found.get("adopted", []), batch.txid, *(row["txid"] for row in late)}
-        again = [each.restate.position for each in restating.runs(steps, context) if each.restate]
+        again: list[Any] = [each.restate.position for each in restating.runs(steps, context) if each.restate]
         for asset in self.outlets:
             extra = context["outlet_events"][asset].extra
             extra.update({"topology": batch.topology, "txid": batch.txid, "txids": sorted(txids)})
-            if again := again or [row["position"] for row in late]:
-                extra["restates"] = again
+            extra.update({"restates": again} if again else looking_back.restates(late))
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         """Note and announce the run's committed batches, unless announced before. The spouts have been notified already."""
@@ -374,5 +373,4 @@ class SuccessOperator(TransactionOperator):
         for asset in self.outlets:
             extra = context["outlet_events"][asset].extra
             extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
-            if again := [row["position"] for row in rows if row["kind"] == "restate"]:
-                extra["restates"] = again
+            extra.update(looking_back.restates(rows))

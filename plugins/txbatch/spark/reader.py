@@ -98,7 +98,7 @@ class BatchReader:
         """Let the spout look for late records in new and grown files, if any."""
         look = self.assignment.look
         if look is not None and isinstance(self._emitter, LooksBackInFiles) and self.stream.name in look.arrived:
-            self._emitter.look_for(self.spark, look.intervals, look.arrived[self.stream.name])
+            self._emitter.look_for(look.intervals, look.arrived[self.stream.name])
 
     def found_late(self) -> Mapping[int, Mapping[str, Late]]:
         """Return the late records met by the audit, by position and file."""

@@ -232,7 +232,7 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
             return None
         return None if is_replaced(file, before) else was
 
-    def look_for(self, spark: SparkSession, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
+    def look_for(self, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
         """Look for records of intervals in new and grown files, from the next `emit_batch` on."""
         self.close()
         self._late = intervals, arrived

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from txbatch.core.batch.came_late import Counted, Late
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.windows.window import micros
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class LooksBack:
@@ -57,7 +54,7 @@ class LooksBackInFiles(LooksBack):
         """Return the missing files of a plan."""
 
     @abstractmethod
-    def look_for(self, spark: SparkSession, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
+    def look_for(self, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
         """Look for records of the intervals in the files, from the next `emit_batch` on."""
 
     @abstractmethod
