@@ -137,7 +137,6 @@ def test_the_log_of_a_task_has_the_error_and_its_advice(caplog: pytest.LogCaptur
         ("filled", "partition 03 is read again, with all that was left out since txid 2"),
     ],
 )
-@pytest.mark.rule("R13")
 def test_a_note_ends_with_the_holes_that_a_batch_leaves_or_fills(
     monkeypatch: pytest.MonkeyPatch, what: str, told: str
 ) -> None:

@@ -148,7 +148,6 @@ def of_day(day: int) -> OfInterval:
     return OfInterval({"interval": interval, "seen": "then"}, interval)
 
 
-@pytest.mark.rule("R24")
 def test_batches_of_the_same_partitions_are_read_by_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(counting(Log({"a": 9, "b": 9})), [ranges(number) for number in range(9)])
     assert world.outcomes() == dict.fromkeys(range(1, 10), Outcome.EQUAL)
@@ -162,7 +161,6 @@ def test_batches_of_the_same_partitions_are_read_by_one_job(monkeypatch: pytest.
     assert (world.emitter.together, world.emitter.alone) == ([[1, 2, 3, 4], [5, 6, 7, 8]], [9])
 
 
-@pytest.mark.rule("R24")
 def test_a_batch_that_the_job_could_not_read_is_read_by_itself_and_tells_why() -> None:
     world = World(counting(Log({"a": 9, "b": 9})), [ranges(number) for number in range(4)])
     world.emitter.failing = {3}
@@ -170,7 +168,6 @@ def test_a_batch_that_the_job_could_not_read_is_read_by_itself_and_tells_why() -
     assert (world.emitter.together, world.emitter.alone) == ([[1, 2, 3, 4]], [3])
 
 
-@pytest.mark.rule("R24")
 def test_what_needs_no_reading_is_in_no_job() -> None:
     world = World(counting(Log({"a": 9, "b": 9})), [ranges(number) for number in range(5)])
     world.recorded[2] = replace(world.recorded[2], skipped=True, reason="poison")
@@ -180,7 +177,6 @@ def test_what_needs_no_reading_is_in_no_job() -> None:
     assert (world.emitter.together, world.emitter.alone) == ([[1, 3, 5]], [])
 
 
-@pytest.mark.rule("R17", "R24")
 def test_a_version_restated_since_the_job_is_read_by_itself() -> None:
     world = World(counting(Log({"a": 9, "b": 9})), [ranges(number) for number in range(3)])
     findings = world.verifier.verify(Asked())
@@ -192,7 +188,6 @@ def test_a_version_restated_since_the_job_is_read_by_itself() -> None:
     assert (world.emitter.alone, world.emitter.removed.count(2)) == ([2], 2)
 
 
-@pytest.mark.rule("R24")
 def test_a_source_by_time_is_looked_at_once_for_all_intervals_of_a_job() -> None:
     spout = Days()
     world = World(counting(spout), [of_day(day) for day in range(1, 20)])
@@ -201,7 +196,6 @@ def test_a_source_by_time_is_looked_at_once_for_all_intervals_of_a_job() -> None
     assert (world.emitter.together, world.emitter.alone) == ([[*range(1, 20)]], [])
 
 
-@pytest.mark.rule("R24")
 def test_an_interval_with_late_records_is_read_once_more_as_it_was_planned() -> None:
     world = World(counting(Days()), [of_day(day) for day in range(1, 4)])
     reads = iter([1, 5, 3, 2])  # together, the second day has three records more; then as it was planned
@@ -210,7 +204,6 @@ def test_an_interval_with_late_records_is_read_once_more_as_it_was_planned() -> 
     assert (world.emitter.together, world.emitter.alone) == ([[1, 2, 3]], [2])
 
 
-@pytest.mark.rule("R24")
 def test_a_spout_that_cannot_fuse_after_all_has_its_batches_read_one_by_one() -> None:
     class Broken(Log):
         def fused(self, plans: Sequence[Any]) -> Any:
