@@ -1,7 +1,7 @@
 """Cuts what a batch reads of a table into stretches, of which each is read by a task of Spark with a connection of its own.
 
 Tasks read as of different moments, and an UPDATE moves a row to another block. So a task of several refuses versions of rows
-newer than the cut. Each older version is in one stretch alone: if the number of rows is as planned, each planned row was read once.
+newer than the cut. Each older version is in one stretch alone: with as many rows as planned, each planned row was read once.
 """
 
 from __future__ import annotations
