@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 # From 6.0 on, the provider would resume the application of an earlier try, but each try is a new attempt (R5).
-_NOT_RESUMED = {"durable": False} if "durable" in inspect.signature(SparkSubmitOperator.__init__).parameters else {}
+_NOT_RESUMED: dict[str, Any] = (
+    {"durable": False} if "durable" in inspect.signature(SparkSubmitOperator.__init__).parameters else {}
+)
 
 
 class TransactionOperator(BaseOperator):
