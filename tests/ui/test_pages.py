@@ -247,8 +247,9 @@ def test_one_part_that_is_slow_leaves_the_rest(browser: Browser, examples: Examp
 
 
 def test_a_session_that_is_over_leads_to_the_login_and_back(browser: Browser, examples: Examples) -> None:
-    examples.instead["/turn"] = (401, payload("error_401"))
-    with opened(browser, examples.url("?dag_id=orders")) as watched:
+    examples.instead["orders/turn"] = (401, payload("error_401"))
+    with opened(browser, examples.url("?dag_id=nosuch")) as watched:
+        watched.page.goto(examples.url("?dag_id=orders"))
         watched.page.wait_for_url("**/api/v2/auth/login**")
         assert "next=http" in watched.page.url
         assert "dag_id%3Dorders" in watched.page.url
