@@ -125,6 +125,7 @@ CREATE INDEX batch_open ON txbatch.batch (topology, txid) WHERE status IN ('plan
 -- What is not simply committed is found by index; all other txids are: txids have no gaps.
 CREATE INDEX batch_aborted ON txbatch.batch (topology, txid) WHERE status = 'aborted';
 CREATE INDEX batch_skip ON txbatch.batch (topology, txid) WHERE kind = 'skip';
+CREATE INDEX batch_closing ON txbatch.batch (topology, txid) WHERE closed_to IS NOT NULL;
 CREATE INDEX batch_ordinary ON txbatch.batch (topology, txid) WHERE status <> 'aborted' AND kind <> 'restate';
 CREATE INDEX batch_interval ON txbatch.batch (topology, lower(data_interval))
     WHERE data_interval IS NOT NULL AND status <> 'aborted' AND kind <> 'restate';

@@ -11,20 +11,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 
 import psutil
 import pytest
 from leftovers import IN_MEMORY, MARK
 from sizes import EVERYTHING, SIZE, SIZES
-from slowness import FILE, slowness, slowness_now
+from slowness import FILE, Speedometer, slowness
 
 TESTS = Path(__file__).parent
 # On top of a budget, which is what was measured and a tenth: machines differ.
 EXCESS = 1.15
 TOLD = "CPU seconds of their budget, and by the clock: "
-# How often a run measures the speed of the machine, in seconds: other work makes the machine slower and faster again.
-LOOK_SECONDS = 60.0
 # What imports and a busy neighbour make of a tier of a few seconds.
 SLACK_SECONDS = 5.0
 
@@ -121,8 +118,8 @@ class Budget:
         self.too_dear: list[str] = []
         self.meter: Meter | None = None
         self.last = 0.0
-        self.began = self.looked = time.monotonic()
-        self.slow: list[float] = []
+        self.began = time.monotonic()
+        self.speed: Speedometer | None = None
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.partial |= {tier_of(item) for item in items if EVERYTHING or not item.get_closest_marker("whole")}
@@ -133,9 +130,8 @@ class Budget:
             os.environ[MARK] = str(os.getpid())
             on_disk = self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
             self.meter = Meter(os.environ[MARK], (on_disk, IN_MEMORY))
-            self.last = self.meter.read()
+            self.last, self.speed = self.meter.read(), Speedometer()
         done = yield
-        self._look()
         if nextitem is None or tier_of(nextitem) != tier_of(item):
             tier, now, clock = tier_of(item), self.meter.read(), time.monotonic()
             self.spent[tier] = self.spent.get(tier, 0.0) + now - self.last
@@ -151,17 +147,14 @@ class Budget:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run of whole tiers in which all went well but the time. The speed of the machine along the run counts."""
+        if self.speed:
+            self.speed.end()
         if session.exitstatus == pytest.ExitCode.OK:
-            scale = max(slowness(), slowness_now(), fmean(self.slow or [1.0]))
+            scale = max(slowness(), self.speed.mean() if self.speed else 1.0)
             tiers = {tier: self.budget[tier] for tier in self.spent if self._whole(tier)}
             self.too_dear = [tier for tier, of in tiers.items() if self.spent[tier] > allowed(of, scale)]
             if self.too_dear:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def _look(self) -> None:
-        if time.monotonic() - self.looked > LOOK_SECONDS:
-            self.slow.append(slowness_now())
-            self.looked = time.monotonic()
 
     def _whole(self, tier: str) -> bool:
         asked = {Path(self.config.invocation_params.dir, name).resolve() for name in self.config.args}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from budget import budgets, costs_of, told
-from slowness import CORES, slowness
+from slowness import CORES, Speedometer
 from tools import fails, missing
 from tools import told as told_missing
 
@@ -173,7 +173,7 @@ def worse(codes: list[int]) -> int:
 
 def main(asked: Sequence[str]) -> int:
     """Run all parts, or those of the tiers that are asked for; return the worse exit code."""
-    started = time.monotonic()
+    started, speed = time.monotonic(), Speedometer()
     suite = Suite(deque(parts(asked).items()))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: suite.interrupt())
@@ -182,7 +182,7 @@ def main(asked: Sequence[str]) -> int:
     for line in (line for part in suite.begun for line in part.complaints()):
         print(line)
     print(told([cost for part in suite.begun for cost in costs_of(part.lines())]))
-    print(f"This machine is {slowness():.2f} times slower than the one that the budgets were made for.")
+    print(f"This machine is {speed.mean():.2f} times slower than the one that the budgets were made for.")
     counts = sum((counts_of(part.lines()) for part in suite.begun), Counter[str]())
     print(closing_line(counts, time.monotonic() - started))
     without = [] if asked else missing()

@@ -9,6 +9,7 @@ ALTER TABLE txbatch.batch ADD COLUMN records_to bigint;
 -- What is not simply committed is found by index; all other txids are: txids have no gaps.
 CREATE INDEX batch_aborted ON txbatch.batch (topology, txid) WHERE status = 'aborted';
 CREATE INDEX batch_skip ON txbatch.batch (topology, txid) WHERE kind = 'skip';
+CREATE INDEX batch_closing ON txbatch.batch (topology, txid) WHERE closed_to IS NOT NULL;
 CREATE INDEX batch_key_run ON txbatch.batch_key (topology, run_id, txid) WHERE run_id IS NOT NULL;
 CREATE INDEX partition_unreadable ON txbatch.partition (topology, stream, partition, txid) WHERE status = 'unreadable';
 

@@ -202,7 +202,7 @@ def test_states_are_told_with_what_can_be_asked_of_them(engine: Engine) -> None:
         *("transactional", True, None, False),
     )
     assert (told["past_from"], told["past_to"]) == (0, 31)
-    assert [each["type"] for each in rows[TAG]["value_columns"]] == ["numeric"]
+    assert [each["type"] for each in rows[TAG]["value_columns"]] == ["numeric(38,0)"]
     assert rows["orders"]["key_columns"] is None
     assert (rows["orders"]["past_from"], rows["orders"]["past_to"]) == (0, 0)
 
@@ -238,8 +238,8 @@ def test_the_batches_of_a_run_are_those_that_it_planned(bench: Bench) -> None:
     reader = LedgerReader(bench.engine)
     assert [row["txid"] for row in reader.batches_of_run("word_count", "a")] == [1]
     assert reader.batches_of_run("word_count", "b") == []
-    found = mappings(bench.engine, "SELECT run_id FROM report.batch_runs ORDER BY run_id")
-    assert found == [{"run_id": "a"}, {"run_id": "b"}]
+    found = mappings(bench.engine, "SELECT run_id, txid FROM report.batch_runs ORDER BY run_id")
+    assert found == [{"run_id": "a", "txid": 1}]
 
 
 @pytest.mark.rule("R19")
@@ -251,7 +251,7 @@ def test_a_key_is_folded_from_its_own_contributions_alone(bench: Bench) -> None:
     folded = "SELECT * FROM report.as_of_word_count(2) WHERE word = CAST('w00777' AS text)"
     with bench.engine.begin() as connection:
         connection.execute(text(statements()["fold_all"]))
+        (row,) = connection.execute(text(folded))  # the functions are known to the session from now on
         plan = connection.execute(text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {folded}")).scalar_one()[0]["Plan"]
-        (row,) = connection.execute(text(folded))
     assert tuple(row) == ("w00777", 2, 2)
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 300
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 200, plan

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import databases
 import leftovers
@@ -82,6 +83,16 @@ def test_a_second_of_a_slow_or_busy_machine_is_less(monkeypatch: pytest.MonkeyPa
     assert slowness.pace() == pytest.approx(0.2)
     monkeypatch.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
     assert slowness.pace() == slowness.PACE_LEAST
+
+
+def test_the_speed_along_a_run_is_the_mean_of_fast_and_slow_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best moment, when the other half of a core waits, says too little of the rest."""
+    usual, looks = slowness.json.loads(slowness.FILE.read_text())["yardstick"], iter((1.0, 3.0, 1.0, 3.0))
+    monkeypatch.setattr(slowness, "same_work", lambda: usual * next(looks))
+    monkeypatch.setattr(slowness, "Event", lambda: Mock(wait=Mock(side_effect=(False, False, False, True))))
+    speed = slowness.Speedometer()
+    until(lambda: len(speed.looks) == 4, "it looks no more")
+    assert speed.mean() == pytest.approx(2)
 
 
 def test_patience_is_used_up_by_what_could_have_been_done(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from databases import in_database, session
+from databases import close, in_database, session
 from slowness import slowness
 from sqlalchemy import make_url
 from ui.conftest import READER, Site
@@ -81,11 +81,15 @@ def test_a_ledger_is_answered_again_once_it_is_back(
 
 
 @pytest.fixture
-def copied(ledgers: Callable[[str], str], new_database: Callable[[str], str]) -> Callable[[], tuple[str, str]]:
+def copied(
+    ledgers: Callable[[str], str], new_database: Callable[[str], str], postgres_server: str
+) -> Callable[[], tuple[str, str]]:
     """Makes a copy of the seeded ledger; returns its URLs, as the owner and as the reader."""
 
     def copy() -> tuple[str, str]:
         as_reader = make_url(ledgers("seeded"))
+        with session(postgres_server) as ask:
+            close(ask, str(as_reader.database))  # PostgreSQL copies no database that is in use
         url = make_url(new_database(str(as_reader.database)))
         return url.render_as_string(hide_password=False), url.set(username=READER).render_as_string(hide_password=False)
 

