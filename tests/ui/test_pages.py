@@ -117,8 +117,11 @@ def go(watched: Watched, address: str) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"color_scheme": "dark"}, {"viewport": PHONE}],
-    ids=["light", "dark", "phone"],
+    [
+        pytest.param({}, id="light"),
+        pytest.param({"color_scheme": "dark"}, id="dark", marks=pytest.mark.whole),
+        pytest.param({"viewport": PHONE}, id="phone", marks=pytest.mark.whole),
+    ],
 )
 def test_each_page_says_its_words_and_nothing_else_happens(
     browser: Browser, examples: Examples, settings: dict[str, object]
