@@ -21,7 +21,7 @@ PAGES = {
         [
             *("days of America/New_York · whole up to 2013-01-12 · newest txid 34", "txid 31 committed", "1 hole"),
             *("the DAG is paused", "counted again by 31", "counts in place of 2", "planned, newest attempt failed"),
-            *(TAG, "\\u202egpj", "aborted"),
+            *(TAG, "aborted"),
         ],
     ),
     "completeness": (

@@ -35,7 +35,7 @@ export function countAgain(view, batch) {
 function nowCounts(batch) {
   const keys = Object.entries(batch.keys ?? {}).map(([state, count]) => `${many(count, "key")} of ${state}`);
   const parts = [many(batch.records ?? "0", "record"), ...keys, batch.seconds != null && `took ${took(batch.seconds)}`];
-  const does = batch.replaced_by == null ? "counts there now" : `counted there; now txid ${batch.replaced_by} does`;
+  const does = batch.replaced_by == null ? "counts there now" : `counted there until txid ${batch.replaced_by} did`;
   return [`txid ${digits(batch.txid)} ${does}: `, parts.filter(Boolean).join(", "), "."];
 }
 

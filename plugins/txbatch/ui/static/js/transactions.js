@@ -94,12 +94,18 @@ function waits(one, topology) {
     return one.failing.length ? null : well("Nothing waits, and nothing fails.");
   }
   const line = (each) => h("li", { "data-key": `${each.txid}:${each.run}` },
-    each.txid == null ? ["Run ", h("bdi", {}, each.run ?? "?")] : txidLink(topology, each.txid), " ", ...wait(each, topology));
+    each.txid == null ? ["Run ", ofRun(each.run ?? "?", topology)] : txidLink(topology, each.txid), " ", ...wait(each, topology));
   return h("ul", { class: "waits", "aria-label": "Waiting" }, one.waiting.map(line));
 }
 
+// Airflow calls a run of the topology's DAG by what stands behind the DAG.
+function ofRun(name, topology) {
+  const ofDag = `airflow:${topology}:`;
+  return h("bdi", { class: "run" }, name.startsWith(ofDag) ? name.slice(ofDag.length) : name);
+}
+
 function wait(each, topology) {
-  const of = each.waits_for_run ? [" of run ", h("bdi", { class: "run" }, each.waits_for_run)] : "";
+  const of = each.waits_for_run ? [" of run ", ofRun(each.waits_for_run, topology)] : "";
   const dead = each.alive ? "" : h("strong", {}, ", which shows no sign of life");
   return [`waits ${took(each.seconds).replace(".0", "")} for `, txidLink(topology, each.waits_for_txid), of, dead];
 }

@@ -67,7 +67,8 @@ function slider(view, state, path, data) {
   const { store, address, one } = view;
   const now = one.topology.current_to_txid ?? one.topology.newest_txid ?? 1;
   const least = state.horizon;
-  const then = address.as_of === null ? now : Math.min(Math.max(Number(address.as_of) || now, least), now);
+  const asked = address.as_of === null ? NaN : Number(address.as_of);
+  const then = Number.isInteger(asked) ? Math.min(Math.max(asked, least), now) : now;
   const entry = then === now ? null : store.need("as-of", `${path}/as-of`, { key: address.key, txid: then });
   const told = then === now ? `now, txid ${digits(now)}` : `txid ${digits(then)}`;
   const move = (event) => view.later(() => to(view, state, Number(event.target.value), now));
