@@ -57,7 +57,7 @@ def planning(section: str, results: Results) -> None:
 
 def _planned(number: int, watch: Stopwatch) -> None:
     spout = KafkaSpout(TOPIC, FIELDS, source=SOURCE, max_records=PLANS // number)
-    coordinator = spout.coordinator()
+    coordinator: Any = spout.coordinator()
     looks = calls_of("txbatch.spouts.topics.look.look", watch, "looks")
     with looks, watch.timed(), coordinator.one_look():
         for _ in range(number):
