@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 from unittest.mock import patch
 
 from bench import extras
@@ -19,6 +18,7 @@ from bench.results import Results
 from bench.tables import PLANS, commanded
 from bench.words import Words
 from bench.year import txbatch
+from txbatch.core.sources.spout import PartitionedCoordinator
 from txbatch.local.kafka_mock import Cluster, cluster
 from txbatch.settings import source_variable
 from txbatch.spouts.kafka import KafkaSpout
@@ -58,7 +58,8 @@ def planning(section: str, results: Results) -> None:
 
 def _planned(number: int, watch: Stopwatch) -> None:
     spout = KafkaSpout(TOPIC, FIELDS, source=SOURCE, max_records=PLANS // number)
-    coordinator: Any = spout.coordinator()
+    coordinator = spout.coordinator()
+    assert isinstance(coordinator, PartitionedCoordinator)
     looks = calls_of("txbatch.spouts.topics.look.look", watch, "looks")
     with looks, watch.timed(), coordinator.one_look():
         for _ in range(number):

@@ -18,6 +18,7 @@ from bench.tables import FIELDS, ROWS, TASKS
 from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import Count, Max, Min, OpaqueState, PostgresSpout, Sum, Topology
+from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Metadata, Run, TransactionAttempt
 from txbatch.core.protocol import planning
 from txbatch.core.protocol.ledger import Head
@@ -61,18 +62,19 @@ def planned(of: Topology) -> Metadata:
     """The batch of all rows."""
     metadata = planning.plan_batch(of, Head(of.name, 1, None, (), None, {}), Run("bench"))
     assert metadata is not None
-    (range_,) = metadata["streams"]["sales"]["plan"]["partitions"].values()
+    (range_,) = plan_of(metadata)["partitions"].values()
     assert range_["records"] == ROWS, range_
     return metadata
 
 
 def by_spout(spark: SparkSession, of: Topology, metadata: Metadata) -> DataFrame:
     """The rows as the spout reads them."""
-    return (
-        of.streams["sales"]
-        .spout.emitter()
-        .emit_batch(spark, TransactionAttempt(1, 1), metadata["streams"]["sales"]["plan"])
-    )
+    return of.streams["sales"].spout.emitter().emit_batch(spark, TransactionAttempt(1, 1), plan_of(metadata))
+
+
+def plan_of(metadata: Metadata) -> Metadata:
+    """The plan of the stream, as its spout made the plan."""
+    return BatchPlan.from_json(metadata).streams["sales"].plan
 
 
 def by_jdbc(spark: SparkSession) -> DataFrame:
