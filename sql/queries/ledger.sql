@@ -363,6 +363,15 @@ SELECT txid, lower(data_interval) AS interval_start, upper(data_interval) AS int
  WHERE topology = :topology AND status = 'committed' AND kind <> 'restate'
    AND data_interval && tstzrange(:interval_start, :interval_end) ORDER BY txid;
 
+-- covered --
+-- The time that committed batches cover, without gaps: those that runs of a name and a number committed, and all others.
+SELECT by_run, lower(each) AS covered_from, upper(each) AS covered_to
+  FROM (SELECT COALESCE(starts_with(lease_run, :prefix) AND substr(lease_run, length(:prefix) + 1) ~ '^[0-9]+$', false) AS by_run,
+               range_agg(data_interval) AS whole
+          FROM txbatch.batch
+         WHERE topology = :topology AND status = 'committed' AND kind <> 'restate' AND data_interval IS NOT NULL
+         GROUP BY 1) c, unnest(whole) each ORDER BY 2;
+
 -- emitted_in --
 -- How long the newest attempt of a batch took.
 SELECT finished_at - started_at AS took FROM txbatch.attempt

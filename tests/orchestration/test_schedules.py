@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow import sdk
-from airflow.sdk import DAG, Asset
-from airflow.timetables import assets, events, interval, simple, trigger
+from airflow.sdk import DAG
+from airflow.timetables import interval
 from airflow.timetables.base import TimeRestriction
+from airflow_schedules import CRON, WITH, WITHOUT
 from pendulum import instance
 
 from txbatch.cli.cron import split_by_cron
@@ -27,35 +27,6 @@ from txbatch.orchestration.operators import InitializeTransactionOperator
 from txbatch.orchestration.schedules import check_schedule, check_scheduled
 from txbatch.orchestration.waiting import Waiting
 from txbatch.run.steps import Steps
-
-CRON = "0 2 * * *"
-DAY = timedelta(days=1)
-WITHOUT = {
-    "@daily": "@daily",
-    "@once": "@once",
-    "@continuous": "@continuous",
-    "asset": [Asset("upstream")],
-    "any asset": Asset("one") | Asset("other"),
-    "asset or time": assets.AssetOrTimeSchedule(
-        timetable=interval.CronDataIntervalTimetable(CRON, "UTC"), assets=[Asset("upstream")]
-    ),
-    "cron": sdk.CronTriggerTimetable(CRON, timezone="UTC"),
-    "cron of airflow": trigger.CronTriggerTimetable(CRON, timezone="UTC"),
-    "delta": sdk.DeltaTriggerTimetable(DAY),
-    "several": sdk.MultipleCronTriggerTimetable(CRON, "0 5 * * *", timezone="UTC"),
-    "several of airflow": trigger.MultipleCronTriggerTimetable(CRON, "0 5 * * *", timezone="UTC"),
-    "partitions": sdk.CronPartitionTimetable(CRON, timezone="UTC"),
-    "events": events.EventsTimetable(event_dates=[instance(datetime(2026, 1, 1, tzinfo=UTC))]),
-    "once of airflow": simple.OnceTimetable(),
-}
-WITH = {
-    "none": None,
-    "cron": sdk.CronDataIntervalTimetable(CRON, "UTC"),
-    "cron of airflow": interval.CronDataIntervalTimetable(CRON, "UTC"),
-    "delta": sdk.DeltaDataIntervalTimetable(DAY),
-    "trigger": sdk.CronTriggerTimetable(CRON, timezone="UTC", interval=DAY),
-    "several": sdk.MultipleCronTriggerTimetable(CRON, timezone="UTC", interval=DAY),
-}
 
 
 def dag_of(schedule: Any) -> DAG:

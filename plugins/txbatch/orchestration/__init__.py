@@ -4,8 +4,9 @@
 to fold old contributions. `open_reports()` reads the counted results in a task of Airflow.
 
 Read `dag`, `operators`, `airflow`, `hook`, `submit_hook` in this order. Waiting: `waiting`, `trigger`. Intervals:
-`schedules`, `intervals`. Fields of a run's form: `catching_up`, `restating`. Other DAGs: `verify`, `rebuild`, `retention`.
-Texts for people: `doc`, `result`. `dag_bag` loads DAG files just like Airflow.
+`schedules`, `intervals`; of a DAG with `intervals=`: `grid`, `partitions`. Fields of a run's form: `catching_up`,
+`restating`. Other DAGs: `verify`, `rebuild`, `retention`. Texts for people: `doc`, `result`. `dag_bag` loads DAG files just
+like Airflow.
 """
 
 from txbatch.fit import check_fit, check_version

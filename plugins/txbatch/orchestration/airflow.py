@@ -17,7 +17,7 @@ from txbatch.core.batch.transaction import Interval, Run
 from txbatch.core.errors import InvalidSetting, TerminalError, TxbatchError
 from txbatch.core.topology.topology import Topology
 from txbatch.error_pages import advise
-from txbatch.orchestration import result
+from txbatch.orchestration import grid, result
 from txbatch.orchestration.schedules import empty_interval
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def run_of(topology: Topology, context: Context) -> Run:
 
 
 def _interval(dag_run: object, dag: DAG | None) -> Interval | None:
+    if dag is not None and grid.is_given(dag):
+        return grid.interval_of(dag_run, dag)
     start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
     if start is None or end is None:
         return None

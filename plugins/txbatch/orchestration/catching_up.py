@@ -16,9 +16,10 @@ from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.errors import InvalidArgument, NoInterval
 from txbatch.core.text import WHY_MAX, how_many, list_txids
 from txbatch.core.topology.topology import Topology
-from txbatch.orchestration import intervals, result
+from txbatch.orchestration import grid, intervals, result
 from txbatch.orchestration.airflow import run_of
 from txbatch.orchestration.restating import RESTATE_PARAM
+from txbatch.orchestration.schedules import timetable_of
 from txbatch.run.run_names import OF_CALL
 
 if TYPE_CHECKING:
@@ -50,15 +51,24 @@ def params(topology: Topology) -> dict[str, Param]:
 
 
 def asks(topology: Topology, context: Context) -> bool:
-    """True if the run only catches up. Raise DefinitionError if the form also asks to count batches again."""
-    given = context["params"].get(CATCH_UP_PARAM)
-    if CATCH_UP_PARAM in topology.parameters or given in (None, False) or not str(given).strip():
-        return False
-    if RESTATE_PARAM not in topology.parameters and str(context["params"].get(RESTATE_PARAM) or "").strip():
+    """True if the run only catches up: the form asks for it, or the DAG has a grid, and the run no interval.
+
+    Raise DefinitionError if the form also asks to count batches again.
+    """
+    again = RESTATE_PARAM not in topology.parameters and bool(str(context["params"].get(RESTATE_PARAM) or "").strip())
+    if not _is_asked(topology, context):
+        return not again and grid.catches_up(context)
+    if again:
         raise InvalidArgument(
             f"a run either catches up or counts again: trigger one with {RESTATE_PARAM!r} and one without"
         )
     return True
+
+
+def _is_asked(topology: Topology, context: Context) -> bool:
+    """True if the form asks to catch up."""
+    given = context["params"].get(CATCH_UP_PARAM)
+    return CATCH_UP_PARAM not in topology.parameters and given not in (None, False) and bool(str(given).strip())
 
 
 def check_interval(topology: Topology, run: Run) -> None:
@@ -79,7 +89,8 @@ def run(topology: Topology, context: Context) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The intervals to count; None: until nothing is new. `left_out` is a text about intervals left out.
+    """The intervals to count; None: until nothing is new. `left_out` is a text about intervals left out, `nothing` a text if
+    no interval is left, and `again` a text about how to go on.
 
     >>> print(Asked())
     until nothing is new
@@ -87,10 +98,12 @@ class Asked:
 
     intervals: Sequence[Interval] | None = None
     left_out: str | None = None
+    nothing: str | None = None
+    again: str = "clear the run"
 
     def __str__(self) -> str:
-        if self.intervals is None:
-            return "until nothing is new"
+        if self.nothing or not self.intervals:
+            return self.nothing or "until nothing is new"
         many, whole = len(self.intervals), Interval(self.intervals[0].start, self.intervals[-1].end)
         return self.with_left_out(f"{how_many(many, 'interval')}, {whole}")
 
@@ -99,18 +112,26 @@ class Asked:
         return f"{line}; {self.left_out}" if self.left_out else line
 
 
-def asked(topology: Topology, context: Context) -> Asked:
-    """Return the request in the form, limited to the DAG's dates. Raise DefinitionError for an invalid request."""
+def asked(steps: Steps, run: Run, context: Context) -> Asked:
+    """Return the request in the form, or what is over by the DAG's grid, limited to the DAG's dates. Raise DefinitionError
+    for an invalid request.
+    """
+    topology, dag = steps.job.topology, context["dag"]
     if not topology.by_interval:
         return Asked()
-    given, dag = str(context["params"][CATCH_UP_PARAM]).strip(), context["dag"]
+    if not _is_asked(topology, context):
+        over = grid.over(steps, run.name, context)
+        nothing = None if over.intervals else grid.nothing(context)
+        return Asked(over.intervals, over.left_out, nothing, "clear the run, or let the next run count what is left")
+    given = str(context["params"][CATCH_UP_PARAM]).strip()
     try:
-        whole = intervals.parse(given, result.zone_of(dag.timetable))
+        whole = intervals.parse(given, result.zone_of(timetable_of(dag)))
     except (ValueError, OverflowError) as error:
         raise InvalidArgument(
             f"catch_up {given[:200]!r} is no interval; write an interval, with an exclusive end: {_HOW}"
         ) from error
-    return Asked(*intervals.between_dates(intervals.split_interval(whole, dag), whole, dag))
+    found, left_out = intervals.between_dates(intervals.split_interval(whole, dag), whole, dag)
+    return Asked(found, left_out, again="clear the run, or trigger it again with the same range")
 
 
 def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
@@ -144,18 +165,17 @@ def committed_by(steps: Steps, run: Run) -> Sequence[int]:
     return steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}")
 
 
-def noted(steps: Steps, run: Run, asked: Sequence[Interval] | None, note: Callable[[str], None]) -> Tell:
+def noted(steps: Steps, run: Run, wanted: Asked, note: Callable[[str], None]) -> Tell:
     """Note the progress of the run, and return a function to note later progress. The note stays if somebody marks the
     run failed.
     """
     from txbatch.run.progress import Progress, now_and_then
 
-    before = _committed(steps, run, asked)
+    asked, before = wanted.intervals, _committed(steps, run, wanted.intervals)
 
     def tell(now: Progress) -> None:
         committed = max(now.batches, before + now.batches - now.found)
-        again = "clear the run" if asked is None else "clear the run, or trigger it again with the same range"
-        note(f"{replace(now, batches=committed).committed}; to go on, {again}")
+        note(f"{replace(now, batches=committed).committed}; to go on, {wanted.again}")
 
     tell(Progress(0, 0, 0.0, None if asked is None else len(asked)))
     return now_and_then(_NOTED_SECONDS, tell)

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Asset, Param, chain
 from txbatch.core.errors import InvalidArgument, JobNotFound
 from txbatch.core.text import LENGTH_MAX
 from txbatch.launch.job_file import Job, load_job
-from txbatch.orchestration import catching_up, restating
+from txbatch.orchestration import catching_up, grid, restating
 from txbatch.orchestration.doc import CHOOSES_DATA, describe, page
 from txbatch.orchestration.operators import (
     CommitOperator,
@@ -20,7 +20,7 @@ from txbatch.orchestration.operators import (
     InitializeTransactionOperator,
     SuccessOperator,
 )
-from txbatch.orchestration.schedules import check_schedule
+from txbatch.orchestration.schedules import FIRST_TASK, check_schedule
 from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
 
 _MINUTE = timedelta(minutes=1)
@@ -37,6 +37,7 @@ def topology_dag(
     job: str,
     *,
     schedule: Any = None,
+    intervals: Any = None,
     turn_timeout: timedelta = TURN_TIMEOUT,
     ready_timeout: timedelta = READY_TIMEOUT,
     ask_again: timedelta = ASK_AGAIN,
@@ -47,7 +48,9 @@ def topology_dag(
 ) -> DAG:
     """Return the DAG `initialize_transaction` → `emit_batch` → `commit` → `success` of a job file.
 
-    `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is the longest
+    `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `intervals` is a timetable that says
+    which intervals there are, if the runs of `schedule` have none: `schedule=[Asset("orders")]` starts a run for each event,
+    and the run counts each interval that is over and not counted. `turn_timeout` is the longest
     wait for the batches before the run's own (R6). `ready_timeout` is the longest wait for a source that reads by time and
     is not ready; the source is asked every `ask_again` (R4). The form of a run can change all three. With `coalesce`, one
     Spark application, in client mode, emits all planned batches one after the other, instead of one application each in
@@ -72,13 +75,19 @@ def topology_dag(
         **_waits(loaded, turn_timeout, ready_timeout, ask_again),
         **dag_arguments.get("params", {}),
     }
-    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule))
+    arguments.setdefault(
+        "doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule, intervals=intervals)
+    )
     arguments.setdefault("description", describe(loaded))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
-        if loaded.topology.by_interval:
+        if intervals is not None:
+            grid.check(loaded.topology, dag, intervals)
+        elif loaded.topology.by_interval:
             check_schedule(name, dag)
+        first = InitializeTransactionOperator(task_id=FIRST_TASK, job=loaded)
+        first.intervals = intervals
         chain(
-            InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
+            first,
             EmitBatchOperator(task_id="emit_batch", job=loaded, coalesce=coalesce, **(emit_batch or {})),
             CommitOperator(task_id="commit", job=loaded, **(emit_batch or {})),
             SuccessOperator(task_id="success", job=loaded, outlets=[topology_asset(name)]),

@@ -22,6 +22,14 @@ _NO_DATES = (
     "**To start a run**, trigger the DAG with the form unchanged: the run counts new records. Without new records the run is "
     f"skipped, and the note says *nothing new*. {_NOTE}"
 )
+_OVER = """**What a run counts.** The schedule says when a run starts, `intervals` in the DAG file which intervals there are,
+cut in the zone {zone}. {note}
+
+- A run by the schedule, and a **trigger** with an empty logical date: each interval that is over and not counted, a txid each,
+  from the oldest counted one on. If there is none, the run is skipped, and the note says *nothing to count*.
+- A **trigger** with a logical date, and a run of a **backfill**: the newest interval that was over by the date.
+- A run with a **partition key**: the interval of the partition.
+- **Clear** a run: what is committed stays as it is, and the run looks again for what is over."""
 _CATCH_UP = {
     True: (
         "**To catch up**, trigger one run with a whole range in `catch_up`, `2013-01-01/2014-01-01`, and empty the form's "
@@ -49,8 +57,15 @@ def describe(job: Job) -> str | None:
     return docstring.partition("\n")[0] if docstring else None
 
 
-def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedule: object = None) -> str:
-    """Return the doc_md of a topology's DAG, in Markdown. `schedule` is the DAG's."""
+def page(
+    job: Job,
+    params: Mapping[str, Any],
+    *,
+    coalesce: bool = False,
+    schedule: object = None,
+    intervals: object = None,
+) -> str:
+    """Return the doc_md of a topology's DAG, in Markdown. `schedule` and `intervals` are the DAG's."""
     topology = job.topology
     parts = [
         f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction. You can retry, clear or trigger a run "
@@ -59,7 +74,7 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
         _per_batch(topology),
         _windows(topology),
         _order(topology, coalesce),
-        _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
+        _when(topology, schedule, intervals),
         _CATCH_UP[topology.by_interval] if catching_up.CATCH_UP_PARAM in params else "",
         _AGAIN if restating.RESTATE_PARAM in params else "",
         _form(topology, params),
@@ -106,6 +121,12 @@ def _order(topology: Topology, coalesce: bool) -> str:
     )
     key = "its data interval" if topology.by_interval else "the run"
     return f"{many}; they are committed in the order of their txids. A batch is found again by {key}."
+
+
+def _when(topology: Topology, schedule: object, intervals: object) -> str:
+    if not topology.by_interval:
+        return _NO_DATES
+    return _dates(zone_of(schedule)) if intervals is None else _OVER.format(zone=zone_of(intervals), note=_NOTE)
 
 
 def _dates(zone: str) -> str:

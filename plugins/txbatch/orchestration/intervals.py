@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
 from txbatch.core.errors import InvalidArgument, InvalidSchedule
 from txbatch.core.text import how_many
 from txbatch.orchestration.result import zone_of
-from txbatch.orchestration.schedules import within
+from txbatch.orchestration.schedules import of_airflow, timetable_of, within
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -26,13 +26,14 @@ def parse(text: str, zone: str) -> Interval:
     >>> str(parse("2013-01-03/2013-01-05", "America/New_York"))
     '2013-01-03T05:00:00+00:00/2013-01-05T05:00:00+00:00'
     """
-    start, end = (_moment(part.strip(), zone) for part in text.split("/"))
+    start, end = (moment(part.strip(), zone) for part in text.split("/"))
     return Interval(start, end)
 
 
-def _moment(text: str, zone: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
+def moment(text: str, zone: str) -> datetime:
+    """Return the moment named by a text, in this zone if the text has none. Raise ValueError for an invalid text."""
+    named = datetime.fromisoformat(text)
+    return named if named.tzinfo else named.replace(tzinfo=ZoneInfo(zone))
 
 
 def split_interval(whole: Interval, dag: DAG) -> list[Interval]:
@@ -41,13 +42,10 @@ def split_interval(whole: Interval, dag: DAG) -> list[Interval]:
     Raise DefinitionError if there is no interval, or more than INTERVALS_MAX, if the whole ends within an interval, or in
     the future.
     """
-    from airflow.serialization.encoders import coerce_to_core_timetable
-
-    zone = zone_of(dag.timetable)
+    zone, timetable = zone_of(timetable_of(dag)), of_airflow(dag)
     asked = f"{_between(whole, zone)} ({zone})"
     if whole.end > datetime.now(UTC):
         raise InvalidArgument(f"{asked} is not over yet; name an interval that ends now or before")
-    timetable: Any = coerce_to_core_timetable(dag.timetable)
     found = list(islice(within(whole, timetable), INTERVALS_MAX + 1))
     if not found:
         raise InvalidSchedule(
@@ -77,8 +75,8 @@ def between_dates(found: Sequence[Interval], whole: Interval, dag: DAG) -> tuple
     within = [each for each in found if (not start or start <= each.start) and (not end or each.start <= end)]
     if len(within) == len(found):
         return within, None
-    zone = zone_of(dag.timetable)
-    dates = [f"{name} {_written(date, zone)}" for name, date in (("start_date", start), ("end_date", end)) if date]
+    zone = zone_of(timetable_of(dag))
+    dates = [f"{name} {written(date, zone)}" for name, date in (("start_date", start), ("end_date", end)) if date]
     has = f"the DAG has {' and '.join(dates)} ({zone})"
     if not within:
         raise InvalidArgument(
@@ -95,18 +93,18 @@ def _between(whole: Interval, zone: str) -> str:
     >>> _between(parse("2024-11-03/2024-11-03T01:30-05:00", "America/New_York"), "America/New_York")
     '2024-11-03/2024-11-03T01:30-05:00'
     """
-    return f"{_written(whole.start, zone)}/{_written(whole.end, zone)}"
+    return f"{written(whole.start, zone)}/{written(whole.end, zone)}"
 
 
-def _written(moment: datetime, zone: str) -> str:
+def written(when: datetime, zone: str) -> str:
     """Write a moment in the zone, in the format of `parse`.
 
-    >>> _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "America/New_York"), _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "UTC")
+    >>> written(datetime(2013, 1, 3, 5, tzinfo=UTC), "America/New_York"), written(datetime(2013, 1, 3, 5, tzinfo=UTC), "UTC")
     ('2013-01-03', '2013-01-03T05:00')
     """
-    there = moment.astimezone(ZoneInfo(zone))
+    there = when.astimezone(ZoneInfo(zone))
     local = there.replace(tzinfo=None)
-    if _moment(local.isoformat(), zone) != moment:  # in an hour repeated by a change of clocks
+    if moment(local.isoformat(), zone) != when:  # in an hour repeated by a change of clocks
         return there.isoformat(timespec=_precision(local))
     return (
         local.date().isoformat() if local.time() == datetime.min.time() else local.isoformat(timespec=_precision(local))

@@ -30,7 +30,7 @@ from txbatch.orchestration.airflow import (
     run_of,
     spark_master,
 )
-from txbatch.orchestration.schedules import check_scheduled
+from txbatch.orchestration.schedules import check_scheduled, timetable_of
 from txbatch.orchestration.submit_hook import SubmitHook, Submitted
 from txbatch.orchestration.waiting import Waiting
 
@@ -53,6 +53,7 @@ class TransactionOperator(BaseOperator):
     """A task of a topology's DAG. If the task must wait, Airflow defers the task, without a worker slot, until a deadline."""
 
     job: Job
+    intervals: Any = None  # of the first task: the grid of the DAG, if the schedule is not
 
     def __init__(self, *, job: Job, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -116,7 +117,7 @@ class TransactionOperator(BaseOperator):
         except TxbatchError as error:
             log.warning("%s", error)
             return f"txid {batch.txid}"
-        return result.committed(row, result.zone_of(context["dag"].timetable))
+        return result.committed(row, result.zone_of(timetable_of(context["dag"])))
 
     def since(self, steps: Steps, batch: Batch, context: Context) -> str:
         """Describe changes in a committed batch's source since its plan, and the command to count again (R15)."""
@@ -151,8 +152,10 @@ class InitializeTransactionOperator(TransactionOperator):
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         check_emission(self.job)
-        asked = catching_up.asked(self.job.topology, waiting.context)
+        asked = catching_up.asked(steps, run, waiting.context)
         steps.register()
+        if asked.nothing:
+            self.skip(asked.nothing, waiting)
         log.info("%s: catches up %s", self.job.topology.name, asked)
 
 
@@ -200,8 +203,9 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         def waits(run: Run, wait: Wait) -> NoReturn:
             self.not_now(wait, steps, replace(waiting, run=run))
 
-        topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context).intervals
-        note_it = catching_up.noted(steps, run, asked, partial(result.tell, waiting.context))
+        topology, wanted = self.job.topology, catching_up.asked(steps, run, waiting.context)
+        asked = wanted.intervals
+        note_it = catching_up.noted(steps, run, wanted, partial(result.tell, waiting.context))
         many, application = None if asked is None else len(asked), self._application()
         with (
             Runner(steps, application, waits=waits, succeed=steps.cleaned) as runner,
@@ -212,7 +216,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             replace(waiting, run=missing).for_source()
         txids = done or catching_up.committed_by(steps, run)  # a run that only adopted has no batch of its own
         if not txids:
-            self.skip("nothing new", waiting)
+            self.skip(wanted.nothing or "nothing new", waiting)
         return {"topology": topology.name, "txids": sorted(txids)}
 
     def emit_together(self, steps: Steps, runs: Sequence[Run]) -> set[int]:
@@ -368,11 +372,11 @@ class SuccessOperator(TransactionOperator):
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         """Note and announce the run's committed batches, unless announced before. The spouts have been notified already."""
         topology, context = self.job.topology.name, waiting.context
-        asked = catching_up.asked(self.job.topology, context)
+        asked = catching_up.asked(steps, run, context)
         rows = catching_up.to_announce(steps, run, asked.intervals or ())
         if not rows:
             self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
-        line = asked.with_left_out(catching_up.counted(rows, result.zone_of(context["dag"].timetable)))
+        line = asked.with_left_out(catching_up.counted(rows, result.zone_of(timetable_of(context["dag"]))))
         txids = [row["txid"] for row in rows]
         noted = [steps.ledger.success(topology, txid) for txid in txids]
         if not any(noted):

@@ -16,6 +16,7 @@ from txbatch.core.protocol.restate import positions_within
 from txbatch.core.text import LENGTH_MAX, WHY_MAX
 from txbatch.orchestration import intervals
 from txbatch.orchestration.result import zone_of
+from txbatch.orchestration.schedules import timetable_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -81,7 +82,7 @@ def _positions(steps: Steps, context: Context) -> list[int]:
     from txbatch.wiring import reader_beside
 
     topology, ledger = steps.job.topology, steps.ledger
-    asked = parse(context["params"][RESTATE_PARAM], zone_of(context["dag"].timetable))
+    asked = parse(context["params"][RESTATE_PARAM], zone_of(timetable_of(context["dag"])))
     if isinstance(asked, Interval):
         if not topology.by_interval:
             raise InvalidArgument(f"{topology.name} does not read by time: name txids to count again, not {asked}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ from txbatch.orchestration.result import zone_of
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-DAILY = 'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.timetables.interval'
+GRID = 'CronDataIntervalTimetable("0 0 * * *", timezone="UTC")'
+DAILY = f"{GRID}, from airflow.timetables.interval"
 _WAITED_FOR = f"{DAILY}: a source that is not ready for an interval is waited for"
 # What to write instead of a schedule without an interval for each run, by class name: the SDK has classes of its own.
 _INSTEAD = {
@@ -28,18 +30,20 @@ _INSTEAD = {
     "EventsTimetable": "schedule=None, and trigger each run with its logical date, or several with a range to catch up",
 }
 _A_DAY = timedelta(days=1)
+FIRST_TASK = "initialize_transaction"
 
 
 def check_schedule(topology: str, dag: DAG) -> None:
     """Reject a schedule without data intervals if the topology reads by time: each run would fail."""
-    instead = _instead(dag.timetable)
+    instead = instead_of(dag.timetable)
     if instead is not None:
         raise InvalidSchedule(
             f"topology_dag: {topology} reads by time, and the runs of schedule={dag.schedule!r} have no interval; write {instead}"
+            f"; or keep the schedule and add intervals={GRID}: then a run counts each interval that is over"
         )
 
 
-def _instead(timetable: Any) -> str | None:
+def instead_of(timetable: Any) -> str | None:
     """Return a replacement for a schedule without data intervals; None for a schedule with data intervals."""
     for kind in type(timetable).__mro__:
         if kind.__name__ in _INSTEAD:
@@ -49,6 +53,11 @@ def _instead(timetable: Any) -> str | None:
     return DAILY if any(span is not None and not span for span in spans) else None
 
 
+def timetable_of(dag: DAG) -> Any:
+    """Return the timetable that cuts time for the runs of a DAG: `intervals` of `topology_dag`, or else the schedule."""
+    return getattr(dag.task_dict.get(FIRST_TASK), "intervals", None) or dag.timetable
+
+
 def is_scheduled(timetable: object) -> bool:
     """True unless the schedule is None. Without a schedule, runs may have any interval."""
     return type(timetable).__name__ != "NullTimetable"
@@ -56,9 +65,9 @@ def is_scheduled(timetable: object) -> bool:
 
 def check_scheduled(interval: Interval, dag: DAG) -> None:
     """Raise DefinitionError if a run's interval is not in the schedule of its DAG. Start and end dates do not matter."""
-    if not is_scheduled(dag.timetable):
+    if not is_scheduled(timetable_of(dag)):
         return
-    timetable = _of_airflow(dag)
+    timetable = of_airflow(dag)
     if next(within(interval, timetable), None) != interval:
         raise InvalidSchedule(
             f"the run's interval {interval} is none of the schedule of {dag.dag_id}, {timetable.summary}, and once it is counted "
@@ -68,7 +77,7 @@ def check_scheduled(interval: Interval, dag: DAG) -> None:
 
 def empty_interval(moment: datetime, dag: DAG | None) -> DefinitionError:
     """Return the error for a run with an empty interval: its schedule has no intervals, or clocks were changed."""
-    if dag is None or not is_scheduled(dag.timetable) or _instead(dag.timetable) is not None:
+    if dag is None or not is_scheduled(dag.timetable) or instead_of(dag.timetable) is not None:
         return InvalidSchedule(
             f"the run's data interval is empty, as with a cron string; give the DAG schedule={DAILY}"
         )
@@ -112,6 +121,15 @@ def _chain(timetable: Any, last: Any, whole: Interval) -> Iterator[Interval]:
             yield Interval(found.start, found.end)
 
 
+def newest(moment: datetime, timetable: Any) -> Interval:
+    """Return the newest interval of a timetable that was over at a moment."""
+    befores = (_a_day_before(each, timetable) for each in (moment, moment - _A_DAY))
+    # At a change of clocks, Airflow infers an empty one.
+    before = next(each for each in befores if each.start < each.end)
+    found = deque(_chain(timetable, before, Interval(before.start, moment)), maxlen=1)
+    return found[0] if found else Interval(before.start, before.end)
+
+
 def _a_day_before(moment: datetime, timetable: Any) -> Any:
     return timetable.infer_manual_data_interval(run_after=_of_pendulum(moment) - _A_DAY)
 
@@ -125,7 +143,7 @@ def _of_pendulum(moment: datetime) -> Any:
 
 def _how_to_count(moment: datetime, dag: DAG) -> str:
     """Describe how to count the interval of a moment, or the newest ended interval before."""
-    timetable, now = _of_airflow(dag), datetime.now(UTC)
+    timetable, now = of_airflow(dag), datetime.now(UTC)
     before = _a_day_before(moment, timetable)
     whole = Interval(before.start, min(now, moment + timedelta(days=800)))  # longer than any interval
     found = None
@@ -134,11 +152,12 @@ def _how_to_count(moment: datetime, dag: DAG) -> str:
             break
     if found is None:
         return "name one that is over, in a backfill or under Catch up"
-    logical_date = found.end.astimezone(ZoneInfo(zone_of(dag.timetable)))
+    logical_date = found.end.astimezone(ZoneInfo(zone_of(timetable_of(dag))))
     return f"to count {found} trigger it with the logical date {logical_date.isoformat()}"
 
 
-def _of_airflow(dag: DAG) -> Any:
+def of_airflow(dag: DAG) -> Any:
+    """Return the timetable that cuts time for the runs of a DAG, of the class that computes."""
     from airflow.serialization.encoders import coerce_to_core_timetable
 
-    return coerce_to_core_timetable(dag.timetable)
+    return coerce_to_core_timetable(timetable_of(dag))

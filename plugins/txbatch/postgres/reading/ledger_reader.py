@@ -89,6 +89,10 @@ class LedgerReader:
         rows = self._rows("counted_within", topology=topology, **asked)
         return {row["txid"]: Interval(row["interval_start"], row["interval_end"]) for row in rows}
 
+    def covered(self, topology: str, prefix: str) -> Rows:
+        """Return the time covered by committed batches, without gaps, in order; `by_run`: by runs of a prefix and a number."""
+        return self._rows("covered", topology=topology, prefix=prefix)
+
     def batches_of_run(self, topology: str, run_id: str) -> Rows:
         """Return the batches planned by a run of the topology's DAG, newest first, with aborted batches."""
         return self._rows("batches_of_run", topology=topology, run_id=run_id)

@@ -1,0 +1,179 @@
+"""The grid of a DAG: `intervals` of `topology_dag`, for schedules without data intervals, such as assets.
+
+The schedule says when a run starts, the grid which intervals there are. A run by the schedule, or by hand without a logical date,
+counts each interval that is over and not counted. A run with a logical date counts the newest interval over by then, and a
+run with a partition key the interval of its partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
+from txbatch.core.errors import InvalidArgument
+from txbatch.orchestration import intervals, partitions
+from txbatch.orchestration.result import zone_of
+from txbatch.orchestration.schedules import FIRST_TASK, GRID, instead_of, is_scheduled, newest, of_airflow, within
+from txbatch.run.run_names import OF_CALL
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG, Context
+
+    from txbatch.core.topology.topology import Topology
+    from txbatch.run.steps import Steps
+
+# No timetable has a time here, unless its intervals begin anywhere.
+_AT_NO_TICK = datetime(2026, 1, 15, 12, 34, 56, 789, tzinfo=UTC)
+
+
+def check(topology: Topology, dag: DAG, given: object) -> None:
+    """Raise DefinitionError for `intervals` that cut no time, or do not fit the topology or the DAG."""
+    if not topology.by_interval:
+        raise InvalidArgument(f"topology_dag: {topology.name} does not read by time; leave out intervals={given!r}")
+    if not is_scheduled(given) or not hasattr(given, "can_be_scheduled"):
+        raise InvalidArgument(f"topology_dag: intervals={given!r} is no timetable; write intervals={GRID}")
+    if instead_of(given) is not None or not _is_fixed(given):
+        raise InvalidArgument(
+            f"topology_dag: intervals={given!r} does not say where each interval begins and ends; write intervals={GRID}"
+        )
+    if dag.catchup and (dag.start_date or dag.default_args.get("start_date")) is None:
+        raise InvalidArgument(
+            f"topology_dag: {topology.name} has catchup=True, which counts from the start date on; give start_date="
+        )
+
+
+def _is_fixed(timetable: Any) -> bool:
+    """True if the intervals do not depend on the moment of asking."""
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from pendulum import from_timestamp
+
+    try:
+        found = coerce_to_core_timetable(timetable).infer_manual_data_interval(
+            run_after=from_timestamp(_AT_NO_TICK.timestamp())
+        )
+    except NotImplementedError:
+        return False
+    return bool(found.start < found.end < _AT_NO_TICK)
+
+
+def is_given(dag: DAG | None) -> bool:
+    """True if the DAG has a grid."""
+    return dag is not None and getattr(dag.task_dict.get(FIRST_TASK), "intervals", None) is not None
+
+
+def catches_up(context: Context) -> bool:
+    """True if the run counts all that is over: it has neither a partition key nor a logical date of a person."""
+    dag_run: Any = context["dag_run"]
+    return is_given(context.get("dag")) and not _partition(dag_run) and not _is_dated(dag_run)
+
+
+def interval_of(dag_run: Any, dag: DAG) -> Interval | None:
+    """Return the interval of a run with a partition key or a logical date; None for a run that catches up.
+
+    Raise DefinitionError for a partition key that is no interval of the grid.
+    """
+    if key := _partition(dag_run):
+        return partitions.interval_of(key, getattr(dag_run, "partition_date", None), dag)
+    if not _is_dated(dag_run):
+        return None
+    start, end = dag_run.data_interval_start, dag_run.data_interval_end
+    if start is None or start == end:
+        return newest(dag_run.logical_date, of_airflow(dag))
+    return Interval(start, end)
+
+
+def _partition(dag_run: Any) -> str | None:
+    return getattr(dag_run, "partition_key", None)
+
+
+def _is_dated(dag_run: Any) -> bool:
+    """True for a run of a backfill or with a logical date given by hand. Airflow itself dates only scheduled runs."""
+    kind = getattr(dag_run, "run_type", None)
+    return getattr(dag_run, "logical_date", None) is not None and getattr(kind, "value", kind) != "scheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The intervals to count by a run, in order, and a text about more intervals, left to the next run."""
+
+    intervals: Sequence[Interval]
+    left_out: str | None = None
+
+
+def over(steps: Steps, run_name: str, context: Context) -> Over:
+    """Return the intervals of the grid that are over and not counted, or counted by this run before: each try of each
+    task finds the same.
+
+    The first interval is the oldest counted one; with `catchup`, the first after the start date, if that is older; without
+    any counted interval and without `catchup`, the newest one. The dates of the DAG bound all. What is over is decided by the
+    start of the run, anew if the run is cleared.
+    """
+    dag, moment = context["dag"], started(context)
+    timetable, task = of_airflow(dag), dag.tasks[0]
+    mine, others = _counted(steps, run_name)
+    start = _start([*mine, *others], moment, timetable, dag)
+    if start >= moment:
+        return Over([])
+    found = (
+        each
+        for gap in _between(others, Interval(start, moment))
+        for each in within(gap, timetable)
+        if task.end_date is None or each.start <= task.end_date
+    )
+    first = list(islice(found, INTERVALS_MAX + 1))
+    if len(first) <= INTERVALS_MAX:
+        return Over(first)
+    return Over(first[:-1], f"more than {INTERVALS_MAX:,} intervals are over: the next run goes on")
+
+
+def nothing(context: Context) -> str:
+    """Describe why there is nothing to count."""
+    dag = context["dag"]
+    zone = zone_of(of_airflow(dag))
+    by = intervals.written(started(context).replace(second=0, microsecond=0), zone)
+    return f"nothing to count: each interval that was over by {by} ({zone}) is counted, or outside the dates of the DAG"
+
+
+def started(context: Context) -> datetime:
+    """Return the start of the run, which a clear puts off."""
+    dag_run: Any = context["dag_run"]
+    return getattr(dag_run, "start_date", None) or datetime.now(UTC)
+
+
+def _start(counted: Sequence[Interval], moment: datetime, timetable: Any, dag: DAG) -> datetime:
+    """Return the start of the first interval to count."""
+    starts, earliest = [each.start for each in counted], dag.tasks[0].start_date
+    if dag.catchup and earliest is not None:
+        starts.append(earliest)
+    first = min(starts) if starts else newest(moment, timetable).start
+    return first if earliest is None else max(first, earliest)
+
+
+def _counted(steps: Steps, run_name: str) -> tuple[list[Interval], list[Interval]]:
+    """Return what is counted without gaps: by this run, and by all others, each in order."""
+    from txbatch.wiring import reader_beside
+
+    rows = reader_beside(steps).covered(steps.job.topology.name, f"{run_name}{OF_CALL}")
+    found = [(row["by_run"], Interval(row["covered_from"], row["covered_to"])) for row in rows]
+    return [each for mine, each in found if mine], [each for mine, each in found if not mine]
+
+
+def _between(covered: Sequence[Interval], whole: Interval) -> Iterator[Interval]:
+    """Yield what is left of a whole by intervals in order.
+
+    >>> day = [datetime(2026, 1, each, tzinfo=UTC) for each in range(1, 9)]
+    >>> left = _between([Interval(day[0], day[2]), Interval(day[4], day[5])], Interval(day[1], day[7]))
+    >>> [(each.start.day, each.end.day) for each in left]
+    [(3, 5), (6, 8)]
+    """
+    start = whole.start
+    for each in covered:
+        if start < each.start < whole.end:
+            yield Interval(start, each.start)
+        start = max(start, each.end)
+    if start < whole.end:
+        yield Interval(start, whole.end)
