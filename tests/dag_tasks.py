@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +28,13 @@ def done(
     run_id: str,
     tasks: tuple[str, ...] = TASKS,
     noted: Callable[[str], None] = lambda note: None,
+    of_run: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> dict[str, Any]:
-    """What the tasks of a run with these params left behind and said; the first that does not succeed is the last."""
+    """What the tasks of a run with these params left behind and said; the first that does not succeed is the last.
+
+    `of_run` is what else Airflow tells of the run, such as its dates.
+    """
 
     def push(key: str, value: str) -> None:
         left[key] = value
@@ -47,7 +51,7 @@ def done(
     context = {
         "ti": ti,
         "dag": dag,
-        "dag_run": SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, triggering_user_name="anna"),
+        "dag_run": SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, triggering_user_name="anna", **(of_run or {})),
         "params": {name: param.value for name, param in dag.params.items()} | params,
         "outlet_events": {asset: SimpleNamespace(extra=extra) for asset in dag.get_task("success").outlets},
     }

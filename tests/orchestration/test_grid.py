@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -277,3 +278,17 @@ def test_the_reason_for_nothing_to_count_names_the_time_in_the_zone_of_the_grid(
     assert grid.nothing(context).startswith(
         "nothing to count: each interval that was over by 2026-01-09T02:30 (America/New_York) is counted"
     )
+
+
+def test_the_example_of_the_docs_counts_by_its_grid(tmp_path: Path) -> None:
+    documents = Path(__file__).parents[2] / "docs"
+    (job, *_), (file,) = (
+        re.findall(r"```python\n(.*?)```", (documents / page).read_text(), re.DOTALL)
+        for page in ("jobs.md", "operate.md")
+    )
+    for name, text in (("jobs", job), ("dags", file)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "shop.py").write_text(text)
+    dag = runpy.run_path(str(tmp_path / "dags" / "shop.py"))["dag"]
+    assert (dag.dag_id, of_airflow(dag).summary) == ("sales", "0 0 * * *")
+    assert grid.interval_of(run_of(), dag) is None
