@@ -1,6 +1,19 @@
-"""`python -m txbatch`: the command."""
+"""`python -m txbatch`: the command. The version is printed without the import of any command."""
 
-from txbatch.cli.main import main
+import sys
+
+from txbatch import __version__
+
+
+def command() -> None:
+    """Run the command line."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"txbatch, version {__version__}")
+        return
+    from txbatch.cli.main import main
+
+    main(prog_name="txbatch")
+
 
 if __name__ == "__main__":
-    main(prog_name="txbatch")
+    command()
