@@ -46,8 +46,9 @@ except DefinitionError as error:
     refused = str(error)
 dags = [[dag.dag_id, dag.schedule, dag.catchup, dag.max_active_runs, sorted(dag.tags)] for dag in (made["every"], made["one"])]
 told = summary([{"topology": "own", "keep": "the last txid", "horizon_before": 0, "horizon": 0, "waits_for": "a merge"}])
+gone = summary([{"topology": "own", "horizon": 4, "versions": 4, "quarantined": 400}])
 ended = {name: done(made[name]) for name in ("every", "one", "other")}
-print(json.dumps({"dags": dags, "told": told, "refused": refused, **ended}))
+print(json.dumps({"dags": dags, "told": told, "gone": gone, "refused": refused, **ended}))
 """
 
 
@@ -74,3 +75,4 @@ def test_its_task_folds_by_the_policy_of_each_topology(engine: Engine, postgres_
     assert "kept for ever by its job" in found["other"]["failed"]
     assert "no name" in found["refused"]
     assert found["told"] == "own: kept the last txid, waits for a merge"
+    assert found["gone"] == "own: folded up to txid 4, 4 batches, 400 records left the quarantine"

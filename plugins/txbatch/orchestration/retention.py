@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator
 
+from txbatch.core.text import how_many
 from txbatch.core.topology.topology import checked_topology_name
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
@@ -88,4 +89,5 @@ def _told(row: Mapping[str, Any]) -> str:
     if "versions" not in row:
         return f"{row['topology']}: kept {row['keep']}{waits}"
     left = "".join(f", {window_retention.describe_windows(each)}" for each in row.get("left", ()))
-    return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{waits}{left}"
+    gone = f", {how_many(row['quarantined'], 'record')} left the quarantine" if row["quarantined"] else ""
+    return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{gone}{waits}{left}"
