@@ -144,7 +144,7 @@ def test_an_event_waits_for_the_backfill_and_counts_what_that_has_not(made: dict
     assert made["backfill_of_a_counted_day"][0].startswith("already committed as txid 9")
 
 
-def test_a_run_by_hand_counts_the_interval_that_was_over_by_its_date(made: dict[str, Any]) -> None:
+def test_a_run_by_hand_counts_what_was_over_by_its_date(made: dict[str, Any]) -> None:
     assert made["by_hand"]["note"] == "txid 10, 2024-01-10 (UTC): 0 records, 0 keys, 1 attempt"
 
 

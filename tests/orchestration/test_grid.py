@@ -138,11 +138,16 @@ def test_a_grid_is_for_a_topology_by_time_and_to_catch_up_needs_a_start(made: An
             ),
             None,
         ),
+        (run_of("manual", logical_date=STARTED, data_interval_start=STARTED, data_interval_end=STARTED), None),
+        (run_of("manual", logical_date=moment("2026-01-05")), None),
         (
-            run_of("manual", logical_date=STARTED, data_interval_start=STARTED, data_interval_end=STARTED),
+            run_of("manual", data_interval_start=moment("2026-01-04"), data_interval_end=moment("2026-01-05")),
+            between("2026-01-04", "2026-01-05"),
+        ),
+        (
+            run_of("backfill", logical_date=STARTED, data_interval_start=STARTED, data_interval_end=STARTED),
             between("2026-01-08", "2026-01-09"),
         ),
-        (run_of("manual", logical_date=moment("2026-01-05")), between("2026-01-04", "2026-01-05")),
         (
             run_of(
                 "backfill",
@@ -155,7 +160,7 @@ def test_a_grid_is_for_a_topology_by_time_and_to_catch_up_needs_a_start(made: An
         (run_of(partition_key="2026-01-05"), between("2026-01-05", "2026-01-06")),
     ],
 )
-def test_a_run_that_a_person_dates_counts_one_interval_and_all_others_catch_up(
+def test_a_run_with_an_interval_or_a_partition_of_its_own_counts_that_and_all_others_catch_up(
     dag_run: Any, found: Interval | None
 ) -> None:
     dag = dag_of(DAILY)
@@ -221,12 +226,10 @@ class Counted:
         return self.rows
 
 
-def over(
-    monkeypatch: pytest.MonkeyPatch, dag: DAG, *rows: tuple[bool, Interval], started: datetime = STARTED
-) -> list[str]:
+def over(monkeypatch: pytest.MonkeyPatch, dag: DAG, *rows: tuple[bool, Interval], **dag_run: Any) -> list[str]:
     """The days that a run counts."""
     steps: Any = SimpleNamespace(job=SimpleNamespace(topology=SimpleNamespace(name="days")))
-    context: Any = {"dag": dag, "dag_run": run_of(start_date=started)}
+    context: Any = {"dag": dag, "dag_run": run_of(**dag_run)}
     monkeypatch.setattr(wiring, "reader_beside", lambda _: Counted(*rows))
     return [f"{each.start:%m-%d}" for each in grid.over(steps, "airflow:days:r", context).intervals]
 
@@ -241,6 +244,20 @@ def test_a_run_counts_what_is_over_from_the_oldest_counted_interval_on(monkeypat
     assert over(monkeypatch, dag, (True, between("2026-01-08", "2026-01-09"))) == ["01-08"]
     assert over(monkeypatch, dag, (False, between("2026-01-03", "2026-01-09"))) == []
     assert over(monkeypatch, dag, (False, between("2026-01-03T12:00", "2026-01-07T12:00"))) == ["01-08"], "another grid"
+
+
+def test_a_logical_date_given_by_hand_is_the_moment_by_which_an_interval_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before all that is counted it names one interval."""
+    dag, counted, by_hand = dag_of(DAILY), (False, between("2026-01-03", "2026-01-05")), {"kind": "manual"}
+    assert over(monkeypatch, dag, counted, **by_hand, logical_date=STARTED) == ["01-05", "01-06", "01-07", "01-08"]
+    assert over(monkeypatch, dag, counted, **by_hand, logical_date=moment("2026-01-07T05:00")) == ["01-05", "01-06"]
+    assert over(monkeypatch, dag, counted, **by_hand, logical_date=moment("2026-01-01T05:00")) == ["12-31"]
+    assert over(monkeypatch, dag, counted, **by_hand, logical_date=moment("2026-01-04T05:00")) == []
+    assert over(monkeypatch, dag, **by_hand, logical_date=moment("2027-01-01")) == ["01-08"], "not over before the run"
+    scheduled = {"kind": "scheduled", "logical_date": moment("2026-01-01")}  # of @once the start date
+    assert over(monkeypatch, dag, counted, **scheduled) == ["01-05", "01-06", "01-07", "01-08"]
 
 
 def test_the_dates_of_the_dag_bound_it_and_catchup_begins_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

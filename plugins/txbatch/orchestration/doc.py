@@ -25,9 +25,10 @@ _NO_DATES = (
 _OVER = """**What a run counts.** The schedule says when a run starts, `intervals` in the DAG file which intervals there are,
 cut in the zone {zone}. {note}
 
-- A run by the schedule, and a **trigger** with an empty logical date: each interval that is over and not counted, a txid each,
-  from the oldest counted one on. If there is none, the run is skipped, and the note says *nothing to count*.
-- A **trigger** with a logical date, and a run of a **backfill**: the newest interval that was over by the date.
+- A run by the schedule, and a **trigger**: each interval that is over and not counted, a txid each, from the oldest counted one
+  on. If there is none, the run is skipped, and the note says *nothing to count*. With an earlier logical
+  date: what was over by then.
+- A run of a **backfill**: the interval of the backfill, or the newest one that was over by its date.
 - A run with a **partition key**: the interval of the partition.
 - **Clear** a run: what is committed stays as it is, and the run looks again for what is over."""
 _CATCH_UP = {

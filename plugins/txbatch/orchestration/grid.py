@@ -1,8 +1,8 @@
 """The grid of a DAG: `intervals` of `topology_dag`, for schedules without data intervals, such as assets.
 
-The schedule says when a run starts, the grid which intervals there are. A run by the schedule, or by hand without a logical date,
-counts each interval that is over and not counted. A run with a logical date counts the newest interval over by then, and a
-run with a partition key the interval of its partition.
+The schedule says when a run starts, the grid which intervals there are. A run by the schedule or by hand counts each interval
+that is over and not counted. A run of a backfill counts the interval of the backfill, and a run with a partition key the
+interval of the partition.
 """
 
 from __future__ import annotations
@@ -10,14 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
 from txbatch.core.errors import InvalidArgument
 from txbatch.orchestration import intervals, partitions
 from txbatch.orchestration.result import zone_of
-from txbatch.orchestration.schedules import FIRST_TASK, GRID, instead_of, is_scheduled, newest, of_airflow, within
+from txbatch.orchestration.schedules import (
+    FIRST_TASK,
+    GRID,
+    instead_of,
+    is_scheduled,
+    newest,
+    of_airflow,
+    timetable_of,
+    within,
+)
 from txbatch.run.run_names import OF_CALL
 
 if TYPE_CHECKING:
@@ -66,34 +75,39 @@ def is_given(dag: DAG | None) -> bool:
 
 
 def catches_up(context: Context) -> bool:
-    """True if the run counts all that is over: it has neither a partition key nor a logical date of a person."""
+    """True if the run counts all that is over: it has neither a partition key nor an interval of its own."""
     dag_run: Any = context["dag_run"]
-    return is_given(context.get("dag")) and not _partition(dag_run) and not _is_dated(dag_run)
+    return is_given(context.get("dag")) and not _partition(dag_run) and not _has_interval(dag_run)
 
 
 def interval_of(dag_run: Any, dag: DAG) -> Interval | None:
-    """Return the interval of a run with a partition key or a logical date; None for a run that catches up.
+    """Return the interval of a run with a partition key or an interval of its own; None for a run that catches up.
 
     Raise DefinitionError for a partition key that is no interval of the grid.
     """
     if key := _partition(dag_run):
         return partitions.interval_of(key, getattr(dag_run, "partition_date", None), dag)
-    if not _is_dated(dag_run):
+    if not _has_interval(dag_run):
         return None
     start, end = dag_run.data_interval_start, dag_run.data_interval_end
-    if start is None or start == end:
-        return newest(dag_run.logical_date, of_airflow(dag))
-    return Interval(start, end)
+    return newest(start, of_airflow(dag)) if start == end else Interval(start, end)
 
 
 def _partition(dag_run: Any) -> str | None:
     return getattr(dag_run, "partition_key", None)
 
 
-def _is_dated(dag_run: Any) -> bool:
-    """True for a run of a backfill or with a logical date given by hand. Airflow itself dates only scheduled runs."""
+def _has_interval(dag_run: Any) -> bool:
+    """True for a run of a backfill, or with an interval given by hand: Airflow infers none for most schedules with a grid."""
+    start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
+    if start is None or _kind(dag_run) == "scheduled":
+        return False
+    return bool(start != end) or _kind(dag_run) == "backfill"
+
+
+def _kind(dag_run: Any) -> str | None:
     kind = getattr(dag_run, "run_type", None)
-    return getattr(dag_run, "logical_date", None) is not None and getattr(kind, "value", kind) != "scheduled"
+    return getattr(kind, "value", kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +124,9 @@ def over(steps: Steps, run_name: str, context: Context) -> Over:
 
     The first interval is the oldest counted one; with `catchup`, the first after the start date, if that is older; without
     any counted interval and without `catchup`, the newest one. The dates of the DAG bound all. What is over is decided by the
-    start of the run, anew if the run is cleared.
+    start of the run, anew if the run is cleared, or by an earlier logical date given by hand.
     """
-    dag, moment = context["dag"], started(context)
+    dag, moment = context["dag"], _moment(context)
     timetable, task = of_airflow(dag), dag.tasks[0]
     mine, others = _counted(steps, run_name)
     start = _start([*mine, *others], moment, timetable, dag)
@@ -132,25 +146,25 @@ def over(steps: Steps, run_name: str, context: Context) -> Over:
 
 def nothing(context: Context) -> str:
     """Describe why there is nothing to count."""
-    dag = context["dag"]
-    zone = zone_of(of_airflow(dag))
-    by = intervals.written(started(context).replace(second=0, microsecond=0), zone)
+    zone = zone_of(timetable_of(context["dag"]))
+    by = intervals.written(_moment(context).replace(second=0, microsecond=0), zone)
     return f"nothing to count: each interval that was over by {by} ({zone}) is counted, or outside the dates of the DAG"
 
 
-def started(context: Context) -> datetime:
-    """Return the start of the run, which a clear puts off."""
+def _moment(context: Context) -> datetime:
+    """Return the moment by which an interval must be over."""
     dag_run: Any = context["dag_run"]
-    return getattr(dag_run, "start_date", None) or datetime.now(UTC)
+    started: datetime = getattr(dag_run, "start_date", None) or datetime.now(UTC)
+    by_hand = None if _kind(dag_run) == "scheduled" else getattr(dag_run, "logical_date", None)
+    return min(started, by_hand or started)
 
 
 def _start(counted: Sequence[Interval], moment: datetime, timetable: Any, dag: DAG) -> datetime:
     """Return the start of the first interval to count."""
-    starts, earliest = [each.start for each in counted], dag.tasks[0].start_date
+    starts, earliest = [newest(moment, timetable).start, *(each.start for each in counted)], dag.tasks[0].start_date
     if dag.catchup and earliest is not None:
         starts.append(earliest)
-    first = min(starts) if starts else newest(moment, timetable).start
-    return first if earliest is None else max(first, earliest)
+    return min(starts) if earliest is None else max(min(starts), earliest)
 
 
 def _counted(steps: Steps, run_name: str) -> tuple[list[Interval], list[Interval]]:
@@ -171,8 +185,8 @@ def _between(covered: Sequence[Interval], whole: Interval) -> Iterator[Interval]
     [(3, 5), (6, 8)]
     """
     start = whole.start
-    for each in covered:
-        if start < each.start < whole.end:
+    for each in takewhile(lambda each: each.start < whole.end, covered):
+        if start < each.start:
             yield Interval(start, each.start)
         start = max(start, each.end)
     if start < whole.end:
