@@ -165,7 +165,7 @@ def test_what_is_ahead_of_a_batch_is_counted_by_when_that_was_planned(
 @pytest.mark.rule("R25")
 def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
     """Of windows that slide each by itself; a state by no window says nothing. What is left out counts nowhere, and what is
-    kept aside as rows, of batches that are emitted one by one.
+    kept aside as rows of its batch.
     """
     (tmp_path / "in").mkdir()
     intervals = days(date(2013, 3, 9), 3)
@@ -206,14 +206,14 @@ def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path
     ]
     assert [emitter.rows(folder, 0, 2) for folder in emitter.compared] == counted
     siding = late("side", "1 hour")
-    folders = emitter.alone(siding, [first, *fixed])
-    told = [folder.read_manifest().states for folder in folders]
+    told = [each.states for each in emitter.compare(siding, [first, *fixed])]
+    assert one_job == [3, 3, 3]
     assert [(each["hours"].kept, each["hours"].late, each["hours_late"].rows) for each in told] == [
         (9, 0, 0),
         (6, 3, 3),
         (0, 9, 9),
     ]
-    rows = emitter.rows(folders[1], 1, 3)
+    rows = emitter.rows(emitter.compared[1], 1, 3)
     assert {key[0] for key in rows} == {2}
     assert all(row[-1] + timedelta(hours=1) <= marks[0] for row in rows.values())
 

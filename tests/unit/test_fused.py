@@ -29,6 +29,7 @@ from txbatch import (
     PartitionedLogSpout,
     Stream,
     Topology,
+    window,
 )
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.plan import BatchPlan, Range, Ranges
@@ -81,6 +82,13 @@ def merged(stream: Stream) -> None:
     count(stream.topology.merge(stream, other, name="both"))  # type: ignore[attr-defined]
 
 
+def late_ones_aside(stream: Stream) -> None:
+    spout = IntervalSpout("/times", "at timestamp", time="at")
+    read = stream.topology.new_stream("times", spout)  # type: ignore[attr-defined]
+    by_hour = read.with_watermark("at", "1 hour", late="side").group_by(window("at", "1 hour"))
+    by_hour.persistent_aggregate(OpaqueState("hours"), count=Count())
+
+
 @pytest.mark.parametrize(
     "define",
     [
@@ -90,6 +98,7 @@ def merged(stream: Stream) -> None:
         lambda stream: count(stream.flat_map(lambda record: record["line"].split(), "line string").repartition(2)),
         lambda stream: stream.persistent_aggregate(OpaqueState("all"), count=Count()),
         lambda stream: stream.group_by("line").persistent_aggregate(OpaqueState("w"), remove="line = ''", n=Count()),
+        late_ones_aside,
     ],
 )
 def test_what_is_made_record_by_record_is_emitted_together(define: Define) -> None:

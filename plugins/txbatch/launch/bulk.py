@@ -14,6 +14,7 @@ from txbatch.core.batch.manifest import ReadPartition, StagedState
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import EmissionFailed, NewerFormat, TransientError
 from txbatch.core.protocol.bulk import BATCHES_MAX, as_one_assignment
+from txbatch.core.topology.late import check_kept_aside
 from txbatch.core.topology.topology import Topology
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.bulk import BulkReader, open_bulk, partials_of_each
@@ -193,4 +194,5 @@ def _write_partials(
     for txid, aggregators in each.items():
         for aggregator in aggregators:
             aggregator.check_read(staged[txid][aggregator.state])
+        check_kept_aside(topology.name, topology.aggregates, staged[txid])
     return staged

@@ -34,7 +34,7 @@ from txbatch.spark.reader import BatchReader
 from txbatch.spark.sessions import own_sessions
 from txbatch.spark.state_query import Tables
 from txbatch.spark.two_step_aggregate import counted_first
-from txbatch.spark.within_batch import OF_FIELD, carried
+from txbatch.spark.within_batch import OF_FIELD, carried, of_each_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,11 +93,13 @@ class BatchAggregator:
     def _grouped(self, frame: DataFrame) -> DataFrame:
         if isinstance(self.aggregate.state, QuarantineState):
             frame = frame.limit(self.aggregate.state.limit + 1)
-        assignment = next(iter(self.readers.values())).assignment
+        batches = {txid: each for reader in self.readers.values() for txid, each in reader.assignments.items()}
         if isinstance(self.aggregate.state, LateState):
-            frame = _late(frame, self.aggregate.state.of, assignment.plan.watermark)
+            frame = _late(frame, self.aggregate.state.of, {txid: each.plan.watermark for txid, each in batches.items()})
         if self.aggregate.state.appends:
-            return appended(frame, self.aggregate, assignment.position)
+            positions = {txid: each.position for txid, each in batches.items()}
+            return appended(frame, self.aggregate, of_each_batch(frame, positions))
+        assignment = next(iter(self.readers.values())).assignment
         if self.aggregate.sessions:
             marks = assignment.plan.marks(watermarks(self.aggregate.stream))
             late_before = self.aggregate.late_before(marks)
@@ -235,11 +237,12 @@ class BatchAggregator:
         yield from ((name, where) for name, where in conditions.items() if isinstance(where, str))
 
 
-def _late(frame: DataFrame, of: PersistentAggregate, watermark: Mapping[str, int]) -> DataFrame:
-    """Return the records of windows already ended by a plan's watermarks."""
-    if of.window is None:
+def _late(frame: DataFrame, of: PersistentAggregate, watermarks: Mapping[int, Mapping[str, int]]) -> DataFrame:
+    """Return the records of windows already ended by the watermarks in the plan of the record's batch."""
+    ended = {txid: of.late_before(watermark) for txid, watermark in watermarks.items()}
+    if of.window is None or None in ended.values():
         raise AssertionError(f"{of.state.name}: it is by no window")
-    return frame.filter(f"unix_micros({spark_name(of.window.name)}) < {of.late_before(watermark)}")
+    return frame.filter(f"unix_micros({spark_name(of.window.name)}) < {of_each_batch(frame, ended)}")
 
 
 def _record(problem: TxbatchError | None) -> str:

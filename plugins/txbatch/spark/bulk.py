@@ -59,6 +59,11 @@ class BulkReader(BatchReader):
         self._txids = self._by_time(mine)
         self._audited = False
 
+    @property
+    def assignments(self) -> Mapping[int, Assignment]:
+        """The batches of the records, by txid."""
+        return {txid: reader.assignment for txid, reader in self.each.items()}
+
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
         """Return the records with the batch's txid in front.
 

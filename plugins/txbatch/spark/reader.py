@@ -86,6 +86,11 @@ class BatchReader:
         self._kept: KeptRecords | None = None
         self._names: dict[str, str] = {}  # the partition of each value that was read
 
+    @property
+    def assignments(self) -> Mapping[int, Assignment]:
+        """The batches of the records, by txid."""
+        return {self.assignment.attempt.txid: self.assignment}
+
     def leave_out_unreadable(self) -> dict[str, str]:
         """Return the partitions an opaque spout declares unreadable, with the reason; unreadable partitions are not read
         (R13).

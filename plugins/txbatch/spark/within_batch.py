@@ -55,6 +55,15 @@ def carried(frame: DataFrame) -> list[str]:
     return [OF_FIELD.name] if OF_FIELD.name in frame.columns else []
 
 
+def of_each_batch(frame: DataFrame, numbers: Mapping[int, int | None]) -> str:
+    """Return the SQL of a number that each batch has, by txid: the number of the record's batch."""
+    told = {txid: f"cast('{number}' as bigint)" for txid, number in numbers.items()}
+    if not carried(frame):
+        return next(iter(told.values()))
+    entries = ", ".join(f"'{txid}', {number}" for txid, number in told.items())
+    return f"map({entries})[{OF_FIELD.name}]"
+
+
 def aggregate(frame: DataFrame, where: Mapping[str, str], step: Aggregate) -> DataFrame:
     """Return a record for each key, in each partition if the frame has partitions.
 

@@ -25,6 +25,7 @@ from txbatch.core.errors import InvalidPlan
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import Spout
 from txbatch.core.text import one_line
+from txbatch.core.topology.late import LateState
 from txbatch.core.topology.look_up import LiveState
 from txbatch.core.topology.nodes import (
     Aggregate,
@@ -90,7 +91,7 @@ def _of_state(aggregate: PersistentAggregate) -> str | None:
     of = f"state {aggregate.state.name!r}"
     if isinstance(aggregate.state, QuarantineState):
         return f"{of} is a quarantine, which counts the failures of a batch"
-    if aggregate.state.appends:
+    if aggregate.state.appends and not isinstance(aggregate.state, LateState):
         return f"{of} keeps records, by the batch that they are of"
     if aggregate.by_python:
         return f"{of} combines by Python of the job, batch by batch"
