@@ -77,7 +77,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
 def check(spark: SparkSession, case: OperationCase) -> None:
     frame = frame_of(spark, case.stream, case.read)
     if case.kept:
-        frame = appended(frame, case.kept, POSITION).drop(RECORDS_COLUMN)
+        frame = appended(frame, case.kept, str(POSITION)).drop(RECORDS_COLUMN)
     assert counted(rows(frame)) == case.expect
 
 
