@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +34,7 @@ from txbatch.launch.bulk import Attempt, Halving, Load, heartbeat, may_go_on, st
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import in_our_words, java_is_gone
+from txbatch.spark.kept_records import SharedJoins
 from txbatch.spark.process.heartbeat import stop_when_superseded
 from txbatch.spark.process.parent import die_with_parent
 from txbatch.spark.process.session import configured, session
@@ -289,19 +290,15 @@ def write_partials(
     staged = {}
     live = {state: folder.export_uri(number) for state, number in live_states(topology).items()}
     plan = next(iter(readers.values())).assignment.plan
-    tables, marks = Tables(plan.static, live, plan.planned_at, plan.base), plan.marks(topology.watermarks)
+    joins, marks = SharedJoins.of(topology.aggregates), plan.marks(topology.watermarks)
+    tables = Tables(plan.static, live, plan.planned_at, plan.base, joins)
     aggregators = [BatchAggregator(aggregate, readers, tables) for aggregate in topology.aggregates]
-    for number, aggregator in enumerate(aggregators):
-        if aggregator.has_records:
-            try:
-                written = aggregator.partials().write.option("maxRecordsPerFile", parquet.ROWS_PER_FILE_MAX)
-                written.parquet(folder.partials_uri(number))
-            except Exception as error:
-                if (explained := aggregator.explain(error)) is error:
-                    raise
-                raise explained from error
-        staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate, marks)
-        aggregator.check_quarantine(staged[aggregator.state].kept, folder.partials_uri(number))
+    with closing(joins):
+        for number, aggregator in enumerate(aggregators):
+            if aggregator.has_records:
+                _write(aggregator, folder.partials_uri(number))
+            staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate, marks)
+            aggregator.check_quarantine(staged[aggregator.state].kept, folder.partials_uri(number))
     for reader in readers.values():
         reader.check_unchanged()
     tables.check_unchanged(topology.looked_up.values())
@@ -309,6 +306,16 @@ def write_partials(
         aggregator.check_read(staged[aggregator.state])
     check_kept_aside(topology.name, topology.aggregates, staged)
     return staged
+
+
+def _write(aggregator: BatchAggregator, uri: str) -> None:
+    """Write the partials of a state. Raise the error in txbatch's words."""
+    try:
+        aggregator.partials().write.option("maxRecordsPerFile", parquet.ROWS_PER_FILE_MAX).parquet(uri)
+    except Exception as error:
+        if (explained := aggregator.explain(error)) is error:
+            raise
+        raise explained from error
 
 
 def _say(topology: Topology, manifest: Manifest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +27,7 @@ from txbatch.core.windows.watermark import MERGE
 from txbatch.spark.appended import appended
 from txbatch.spark.failures import failed_expression, in_our_words
 from txbatch.spark.frames import nothing
+from txbatch.spark.kept_records import SharedJoins
 from txbatch.spark.observed_rows import ObservedRecords
 from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
@@ -81,7 +82,8 @@ class BatchAggregator:
 
         If the readers give records of several batches, return a row for each batch and key, with the batch in front.
         """
-        frame = run_operations(self.aggregate.stream, partial(self._records, places), self.tables)
+        tables = self.tables if places is None else replace(self.tables, joins=SharedJoins())
+        frame = run_operations(self.aggregate.stream, partial(self._records, places), tables)
         grouped = self._grouped(frame)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
         columns, keys = [*self.aggregate.keys, *values], len(self.aggregate.keys)

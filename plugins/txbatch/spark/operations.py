@@ -83,7 +83,9 @@ def _frame(node: Node, read: ReadRecords, tables: Tables) -> DataFrame:
         case Merged(inputs=inputs):
             return reduce(lambda one, other: one.union(other), (run_operations(each, read, tables) for each in inputs))
         case Join(left=left, right=right):
-            return join(run_operations(left, read, tables), run_operations(right, read, tables), node)
+            return tables.joins.once(
+                node, lambda: join(run_operations(left, read, tables), run_operations(right, read, tables), node)
+            )
         case Failed(steps=steps):
             return reduce(lambda one, other: one.union(other), (_failed(each, read, tables) for each in steps))
         case Aggregate(partitions=True):

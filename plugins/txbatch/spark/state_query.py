@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.records.sql import spark_name
 from txbatch.core.topology.look_up import KEY_CHARACTERS, LiveState, StateQuery, StaticState, Versioned
 from txbatch.spark.frames import ddl, of_rows
+from txbatch.spark.kept_records import SharedJoins
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,13 +23,14 @@ class Tables:
     """The states for an attempt's look-ups. `static` are the versions fixed by the plan; other states are read as of now.
 
     `live` has the places of exported rows of live states, `planned_at` the time of the batch's planning, and `base` the
-    numbers of the batch's records, if in the plan.
+    numbers of the batch's records, if in the plan. `joins` are made once for all states.
     """
 
     static: Mapping[str, Any] = field(default_factory=dict)
     live: Mapping[LiveState, str] = field(default_factory=dict)
     planned_at: int | None = None
     base: Mapping[str, int] = field(default_factory=dict)
+    joins: SharedJoins = field(default_factory=SharedJoins)
 
     def rows(self, spark: SparkSession, state: StaticState | LiveState) -> DataFrame:
         """Return the state's rows, with the state's fields."""
