@@ -94,9 +94,8 @@ def test_a_file_that_appeared_is_of_the_intervals_of_its_folder(tmp_path: Path) 
     assert of.appeared(before) == ["c.csv", "day=2026-11-01/c.csv"]
 
 
-@pytest.mark.rule("R17")
 def test_files_of_an_earlier_plan_that_no_folder_puts_into_the_interval_are_lacking(tmp_path: Path) -> None:
-    """Where the option joined later: had one of them records of the interval, a restate would leave them out in silence."""
+    """Where the option joined later (R17): had one of them records of the interval, a restate would leave them out in silence."""
     before = plan(IntervalSpout(written(tmp_path, *DAYS), FIELDS, time="at"), "2026-11-01T00:00", "2026-11-02T00:00")
     of = spout(tmp_path)
     assert of.lacking(before, plan(of, "2026-11-01T00:00", "2026-11-02T00:00")) == [*DAYS[2:]]
