@@ -28,7 +28,7 @@ from txbatch.postgres.database.engine import connect
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
-DAGS = (*EXAMPLES, "probe", "pipeline", "late", "days", "flaky")
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "flaky")
 
 
 @pytest.fixture(scope="package")
