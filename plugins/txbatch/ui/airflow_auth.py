@@ -13,9 +13,10 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.configuration import conf
-from airflow.exceptions import AirflowConfigException, AirflowNotFoundException
+from airflow.exceptions import AirflowConfigException
 from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.utils.session import create_session
 from fastapi import Depends, HTTPException
 from sqlalchemy import select
