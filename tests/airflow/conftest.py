@@ -30,7 +30,7 @@ from txbatch.postgres.database.engine import connect
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
-DAGS = (*EXAMPLES, "probe", "pipeline", "late", "days", "lookback", "landed", "outage", "flaky")
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "flaky")
 
 
 @pytest.fixture(scope="package")

@@ -100,7 +100,6 @@ def dags(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     return written
 
 
-@pytest.mark.rule("R16")
 def test_a_run_gives_up_a_batch_once_and_says_what_becomes_of_its_records(dags: TwoDags, postgres_url: str) -> None:
     """Retried and cleared it finds its own deed; the records are planned anew, or counted as read."""
     made = dags.told(GIVE_UP, postgres_url, str(dags.folder / "log"))
@@ -157,7 +156,6 @@ def test_what_becomes_of_an_interval() -> None:
     assert giving_up.describe(GivenUp("days", 8, "x"), batch) == told
 
 
-@pytest.mark.rule("R17")
 def test_a_run_that_plans_first_stores_nothing_and_says_what_would_change(dags: TwoDags, postgres_url: str) -> None:
     with open_runner(load_job(str(dags.job("words"))), settings.resolve()) as runner:
         assert len(list(runner.run(until_idle=True))) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from forks import told_with_airflow
 from postgres_bench import Bench, words
 from sqlalchemy import Engine
@@ -13,7 +12,6 @@ from support import LogSpout, word_count
 
 from txbatch import Keep, OpaqueState, Topology
 
-pytestmark = pytest.mark.rule("R22")
 DAG = '''
 """An Airflow DAG."""
 from txbatch.orchestration import gc_dag

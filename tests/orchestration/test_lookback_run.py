@@ -11,7 +11,6 @@ from two_dags import TwoDags
 
 from txbatch.launch.job_file import LAST_LINES
 
-pytestmark = pytest.mark.rule("R17")
 PROGRAM = """
 import json
 from dag_tasks import TASKS, done, given

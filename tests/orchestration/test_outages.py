@@ -119,7 +119,6 @@ def test_a_wait_that_is_too_long_fails_with_a_note(no_ledger: None) -> None:
     assert task.left == {result.XCOM_KEY: f"failed: {told}"}
 
 
-@pytest.mark.rule("R12")
 def test_a_task_without_its_whole_source_waits_longer_and_longer(ledger: None) -> None:
     """In the task that plans, and in words from Spark's driver, which has no class of its own for it."""
     gone = no_connection("shop", "connection refused")
@@ -200,7 +199,6 @@ def short() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.rule("R2", "R5", "R10")
 def test_the_ledger_goes_away_in_the_middle_of_each_task_and_nothing_is_red_and_nothing_counts_twice(
     tmp_path: Path, postgres_url: str, short: Path
 ) -> None:

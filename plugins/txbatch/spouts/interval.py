@@ -117,7 +117,7 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
         return {**plans[0], "interval": interval, "files": files}
 
     def _files_of(self, plans: Sequence[Metadata]) -> Metadata | None:
-        """Return the files of several plans; None if a plan lacks one that may have its times, or has it as it was."""
+        """Return the files of several plans; None if a plan lacks a file of the plan's times, or has another size."""
         if all(plan["files"] == plans[0]["files"] for plan in plans):
             return plans[0]["files"]  # type: ignore[no-any-return]
         if self._folder_time is None:

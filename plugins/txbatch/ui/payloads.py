@@ -65,7 +65,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """An open batch whose newest attempt has failed."""
+    """An open batch with a failed newest attempt."""
 
     txid: int
     attempt: str
@@ -113,7 +113,7 @@ class One:
 
 @dataclass(frozen=True, slots=True)
 class Exceptional:
-    """A txid that is not simply committed."""
+    """A txid not simply committed."""
 
     txid: int
     look: str
@@ -169,7 +169,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What an open page asks again and again, in one request."""
+    """The answer to an open page, in one request."""
 
     one: One
     batches: Batches
@@ -193,7 +193,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a batch read of a partition or file, or that it could not."""
+    """The range of a partition or file read by a batch, or the sign of an unreadable partition."""
 
     stream: str | None
     source: str
@@ -316,7 +316,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a batch read of a partition, or that it could not."""
+    """The range of a partition read by a batch, or the sign of an unreadable partition."""
 
     stream: str
     partition: str

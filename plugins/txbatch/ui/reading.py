@@ -35,13 +35,13 @@ INTERVALS_MAX, PARTITIONS_MAX, TXIDS_MAX = 1_000, 100, 200
 
 
 def topologies(connection: Connection, may_read: Callable[[str], bool]) -> list[Topology]:
-    """Return the first topologies of those that a user may read."""
+    """Return the first topologies among the readable topologies of a user."""
     names = [row["topology"] for row in _rows(connection, "page_names") if may_read(row["topology"])]
     return [shown.topology(row) for row in _rows(connection, "page_topologies", names=names[:TOPOLOGIES_MAX])]
 
 
 def one(connection: Connection, name: str, told: dict[str, Any]) -> One:
-    """Return a topology with all that a header tells; `told` has what Airflow tells of its DAGs and of the user."""
+    """Return a topology with the facts of a header; `told` has Airflow's facts on the DAGs and the user."""
     row = known(connection, name)
     listed = {"topology": name, "limit": LISTED_MAX}
     failing, waiting = (_rows(connection, statement, **listed) for statement in ("page_failing", "page_waiting"))
@@ -70,7 +70,7 @@ def states(connection: Connection, name: str) -> list[State]:
 
 
 def overview(connection: Connection, name: str) -> Overview:
-    """Return the newest txid, and the txids that are not simply committed."""
+    """Return the newest txid, and the txids not simply committed."""
     last = known(connection, name)["newest_txid"]
     found = _rows(connection, "page_exceptions", topology=name, limit=EXCEPTIONS_MAX + 1)
     exceptions = [Exceptional(row["txid"], row["look"]) for row in reversed(found[:EXCEPTIONS_MAX])]
@@ -80,7 +80,7 @@ def overview(connection: Connection, name: str) -> Overview:
 def batches(
     connection: Connection, name: str, before: int | None, limit: int, status: str | None, *, failed: bool
 ) -> Batches:
-    """Return batches, newest first, below a txid. `failed`: those alone whose newest attempt has failed."""
+    """Return batches, newest first, below a txid. `failed`: only batches with a failed newest attempt."""
     known(connection, name)
     txids = None
     if failed:
@@ -91,14 +91,14 @@ def batches(
 
 
 def of_run(connection: Connection, name: str, run_id: str) -> Run:
-    """Return the batches that a run of the topology's DAG found or planned."""
+    """Return the batches found or planned by a run of the topology's DAG."""
     known(connection, name)
     txids = [row["txid"] for row in _rows(connection, "page_run_txids", topology=name, run_id=run_id, limit=OF_RUN_MAX)]
     return Run(_batches(connection, name, OF_RUN_MAX, txids=txids))
 
 
 def detail(connection: Connection, name: str, txid: int) -> Detail:
-    """Return a batch with its attempts, reads and restates. Raise UnknownName if there is no such batch."""
+    """Return a batch with its attempts, reads and restates. Raise UnknownName if the batch is unknown."""
     batch, of = batch_of(connection, name, txid), {"topology": name, "txid": txid}
     attempts = _rows(connection, "page_attempts", **of, limit=ATTEMPTS_MAX + 1)
     reads = _rows(connection, "page_reads", **of, limit=READS_MAX + 1)
@@ -115,7 +115,7 @@ def detail(connection: Connection, name: str, txid: int) -> Detail:
 
 
 def batch_of(connection: Connection, name: str, txid: int) -> Batch:
-    """Return one batch. Raise UnknownName if there is no such topology, or no such batch."""
+    """Return one batch. Raise UnknownName if the topology or the batch is unknown."""
     known(connection, name)
     found = _batches(connection, name, 1, txids=[txid])
     if not found:
@@ -124,7 +124,7 @@ def batch_of(connection: Connection, name: str, txid: int) -> Batch:
 
 
 def intervals(connection: Connection, name: str, start: str | None, end: str | None) -> Intervals:
-    """Return the intervals that begin in a window of time, and what is not counted there."""
+    """Return the intervals beginning in a window of time, and the time not counted."""
     topology = known(connection, name)
     (whole,) = _rows(connection, "page_span", topology=name)
     window = asked.window(start, end, whole["last"])
@@ -145,7 +145,7 @@ def intervals(connection: Connection, name: str, start: str | None, end: str | N
 def partitions(
     connection: Connection, name: str, txids: tuple[int, int], after: tuple[str, str], search: str
 ) -> Partitions:
-    """Return partitions by name, after one, and what the batches of some txids read of each."""
+    """Return partitions by name, after a name, and the ranges read by the batches of some txids."""
     known(connection, name)
     stream, partition = after
     page = {"stream": stream, "after": partition, "search": search, "limit": PARTITIONS_MAX + 1}
@@ -160,13 +160,13 @@ def partitions(
 
 
 def dags_of(name: str, there: dict[str, bool]) -> Dags:
-    """Return the DAGs of acts on a topology, of the DAGs that are there."""
+    """Return the DAGs of acts on a topology, among the DAGs of Airflow."""
     verify, rebuild, gc = (each if each in there else None for each in acts_of(name)[1:4])
     return Dags(verify, rebuild, gc or ("txbatch.gc" if "txbatch.gc" in there else None))
 
 
 def acts_of(name: str) -> list[str]:
-    """Return the ids of the DAGs that a topology may have: its own first."""
+    """Return the ids of the DAGs of a topology, the topology's own DAG first."""
     return [name, f"{name}.verify", f"{name}.rebuild", f"{name}.gc", "txbatch.gc"]
 
 

@@ -77,7 +77,7 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
 
     @made.get(f"{_TOPOLOGY}/turn")
     def turn(name: Readable, user: User, before: Text = None, limit: Text = None, failed: Text = None) -> Turn:
-        """Return a topology and its newest batches: all that an open page asks again and again."""
+        """Return a topology and the newest batches of the topology, for an open page."""
         below, most, only_failed = _asked_of_batches(before, limit, failed)
         told = _told_by_airflow(name, user)
         with reader.snapshot() as connection:
@@ -86,7 +86,7 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
 
     @made.get(f"{_TOPOLOGY}/overview")
     def overview(name: Readable) -> Overview:
-        """Return the newest txid, and the txids that are not simply committed."""
+        """Return the newest txid, and the txids not simply committed."""
         with reader.snapshot() as connection:
             return reading.overview(connection, name)
 
@@ -96,13 +96,13 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
         start: Annotated[Text, Query(alias="from")] = None,
         end: Annotated[Text, Query(alias="to")] = None,
     ) -> Intervals:
-        """Return the intervals that begin in a window of time, and what is not counted there."""
+        """Return the intervals beginning in a window of time, and the time not counted."""
         with reader.snapshot() as connection:
             return reading.intervals(connection, name, start, end)
 
     @made.get(f"{_TOPOLOGY}/partitions")
     def partitions(name: Readable, first: str, last: str, after: str = "", search: str = "") -> Partitions:
-        """Return partitions by name, and what the batches of some txids read of each."""
+        """Return partitions by name, and the ranges read by the batches of some txids."""
         txids, begin = asked.txids(first, last, reading.TXIDS_MAX), asked.after(after)
         with reader.snapshot() as connection:
             return reading.partitions(connection, name, txids, begin, search)
@@ -152,7 +152,7 @@ def _of_batches(made: APIRouter, reader: Reader) -> None:
 
     @made.get(_TOPOLOGY + "/runs/{run_id:path}")
     def run(name: Readable, run_id: str) -> Run:
-        """Return the batches that a run of the topology's DAG found or planned."""
+        """Return the batches found or planned by a run of the topology's DAG."""
         with reader.snapshot() as connection:
             return reading.of_run(connection, name, run_id)
 

@@ -122,7 +122,7 @@ class StatePages(HistoryReader):
         return AsOf(state, list(key), txid, corrected, shape.values, row, can["first"], can["last"])
 
     def changed(self, state: str, first: int, last: int, limit: int) -> Changes:
-        """Return the keys that differ between two txids."""
+        """Return the keys with different values at two txids."""
         shape = self._past_shape(state)
         keys, values = range(len(shape.keys)), range(len(shape.values))
         pairs = [each for n in values for each in (f"b{n}", f"a{n}")]
@@ -165,13 +165,13 @@ class StatePages(HistoryReader):
         return Shape(stored, shown.columns(found["key_columns"]), values, dict(stored["columns"]["keys"]))
 
     def _dated_shape(self, state: str) -> Shape:
-        """Return a state whose past is kept. Raise PastNotKept for any other state."""
+        """Return a state with its past. Raise PastNotKept for any other state."""
         shape = self._shape(state)
         self._dated(state)
         return shape
 
     def _past_shape(self, state: str) -> Shape:
-        """Return a state whose past PostgreSQL can tell. Raise PastNotKept for any other state."""
+        """Return a state with a past for PostgreSQL. Raise PastNotKept for any other state."""
         shape = self._dated_shape(state)
         rows = self._rows("page_states", topology=self.topology)
         if any(row["merged_by_job"] for row in rows if row["state"] == state):
@@ -189,7 +189,7 @@ class StatePages(HistoryReader):
 
 
 def _before_rebuild(shape: Shape, columns: Mapping[str, Any]) -> Shape:
-    """Return what a state was before a rebuild, of the values that are still there. Raise PastNotKept if its key was another."""
+    """Return a state before a rebuild, with the values kept until today. Raise PastNotKept if its key was another."""
     if dict(columns["keys"]) != dict(shape.typed):
         raise PastNotKept(f"state {shape.name!r} had another key before a rebuild: `txbatch as-of` tells its past")
     return replace(shape, values=[value for value in shape.values if value.name in columns["aggregates"]])
