@@ -32,6 +32,21 @@ def test_rows_come_once_in_the_order_of_their_transactions(shop: Shop) -> None:
     assert shop.take() == [3, 4]
 
 
+def test_a_plan_reads_no_more_of_the_index_than_its_batch(shop: Shop) -> None:
+    """Also of a window with several stretches, here around the transaction of the rows from before: all rows were sorted."""
+    for first in range(0, 100_000, 1000):
+        rows = f"SELECT n, 's', 1 FROM generate_series({first}, {first + 999}) n"
+        shop.ask(f"INSERT INTO shop.sale (id, shop, amount) {rows}")
+    shop.ask("ANALYZE shop.sale")
+    read = "SELECT seq_tup_read::int + idx_tup_fetch::int FROM pg_stat_user_tables WHERE relname = 'sale'"
+    ((before,),) = shop.ask(read)
+    planned = shop.plan(existing=False, max_rows=2000)
+    assert planned is not None
+    assert planned["shop.sale"]["records"] == 2000
+    ((after,),) = shop.ask(read)
+    assert after - before < 10_000
+
+
 def test_what_commits_late_is_read_late_and_once(shop: Shop) -> None:
     late = transaction(shop.url)
     late.cursor().execute("INSERT INTO shop.sale VALUES (1, 'a', 1)")

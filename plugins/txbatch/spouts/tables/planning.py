@@ -210,19 +210,25 @@ class Planner(Look):
 
         A range has whole transactions: `max_rows` rows at most, unless the first transaction has more.
         """
-        too_many = self._in_order(a, b, but, f"OFFSET {self.wanted.max_rows} LIMIT 1")
+        too_many = self._in_order(a, b, but, self.wanted.max_rows)
         end = b if too_many is None else until(a, b, int(too_many) - 1)
-        newest = self._in_order(a, end, but, "LIMIT 1", "DESC")
+        newest = self._in_order(a, end, but, 0, "DESC")
         if newest is not None:
             return end, self._count(window(a, end, but)), newest
         if too_many is None:
             return end, 0, ""
         return until(a, b, int(too_many)), self._count([f"xact = '{too_many}'::xid8"]), too_many
 
-    def _in_order(self, a: Snapshot, b: Snapshot, but: int | None, part: str, order: str = "ASC") -> str | None:
-        """Return a transaction of a window, by its place among the window's rows."""
-        rows = " UNION ALL ".join(f"SELECT xact FROM {self._name} WHERE {each}" for each in window(a, b, but))
-        found = self.session.rows(f"SELECT u.xact::text FROM ({rows}) u ORDER BY u.xact {order} {part}") if rows else []
+    def _in_order(self, a: Snapshot, b: Snapshot, but: int | None, skipped: int, order: str = "ASC") -> str | None:
+        """Return the transaction of the row behind so many rows of a window.
+
+        Each stretch of the index is read in order up to that row: PostgreSQL would read and sort all rows of all stretches.
+        """
+        select, in_order = f"SELECT xact FROM {self._name} WHERE", f"ORDER BY xact {order} LIMIT {skipped + 1}"
+        if not (rows := " UNION ALL ".join(f"({select} {each} {in_order})" for each in window(a, b, but))):
+            return None
+        behind = f"ORDER BY u.xact {order} OFFSET {skipped} LIMIT 1"
+        found = self.session.rows(f"SELECT u.xact::text FROM ({rows}) u {behind}")
         return found[0][0] if found else None
 
     def _same_leaves(self) -> dict[str, Any]:
