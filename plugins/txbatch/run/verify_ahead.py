@@ -71,7 +71,7 @@ class ReadAhead:
         return max(looked, 1)
 
     def _together(self, txids: Sequence[int]) -> tuple[int, list[Readable]]:
-        """Return how many txids were looked at, and the first batches that go together, with their plans."""
+        """Return the number of txids looked at, and the first batches to go together, with plans."""
         looked, found, size = 0, list[Readable](), JobSize(self.topology)
         try:
             with Coordinators() as by:

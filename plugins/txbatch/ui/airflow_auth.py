@@ -54,7 +54,7 @@ def may(user: Any, method: Any, dag_id: str) -> bool:
 
 
 def dags(ids: Iterable[str]) -> dict[str, bool]:
-    """Return those of some DAGs that Airflow has, each with whether the DAG is paused."""
+    """Return the DAGs known to Airflow among some DAGs, each with whether the DAG is paused."""
     with create_session() as session:
         there = select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_([*ids]), ~DagModel.is_stale)
         return {row.dag_id: bool(row.is_paused) for row in session.execute(there)}
@@ -69,7 +69,7 @@ def show_values() -> bool:
 
 
 def database() -> tuple[str, str]:
-    """Return the URL of the database of the pages, and what errors call the URL."""
+    """Return the URL of the database of the pages, and the name of the URL in errors."""
     for conn_id in CONNECTIONS[:1] if os.environ.get(settings.DATABASE_URL) else CONNECTIONS:
         try:
             found = Connection.get_connection_from_secrets(conn_id)

@@ -204,14 +204,14 @@ def _parameters(key: Sequence[str]) -> dict[str, Any]:
 
 
 def _starts(name: str, type_: str) -> list[str]:
-    """Return the conditions for values from a text on; of texts, those that begin with it."""
+    """Return the conditions for values from a text on; for texts, a common begin."""
     quoted = _quoted(name)
     from_ = f"{quoted} >= CAST(%(starts)s AS {key_type(type_)})"
     return [from_, f"starts_with({quoted}, %(starts)s)"] if key_type(type_) == TEXT else [from_]
 
 
 def _texts(connection: Connection, shape: Shape, of: str, asked: Mapping[str, Any]) -> list[str | None] | None:
-    """Return the values of a key in a report or a function, as texts; None if the key is not there."""
+    """Return the values of a key in a report or a function, as texts; None for a missing key."""
     selected = listed([*(f"{_quoted(column.name)}::text" for column in shape.values), "true"])
     row = connection.exec_driver_sql(f"SELECT {selected} FROM {of} WHERE {shape.same()}", dict(asked)).first()
     return None if row is None else list(row)[:-1]
