@@ -190,3 +190,8 @@ def _parquet(path: Path) -> Path:
 def test_what_is_refused_when_it_is_defined(given: dict[str, Any], complaint: tuple[str, ...]) -> None:
     with refusals.refused(*complaint):
         IntervalSpout("/in", FIELDS, time="at", options={"header": True, **given})
+
+
+def test_a_lookback_sees_no_folders_but_its_own_and_is_refused(tmp_path: Path) -> None:
+    with refusals.refused("TX208", "folder_time", "lookback="):
+        IntervalSpout(tmp_path, FIELDS, time="at", options=DAY, lookback="3 days")

@@ -55,7 +55,8 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
     scanned only once. Transactional: a record added to an interval later is not counted.
 
     Later attempts find such late records in new and grown files, and runs tell. With `lookback`, such as "3 days", a run
-    counts intervals with late records again after the run's own commit, if not further back.
+    counts intervals with late records again after the run's own commit, if not further back; `folder_time` does without, as a
+    run with the option sees no other folders: `txbatch verify` finds the late records there.
     """
 
     by_interval, reads_gaps = True, True
@@ -375,3 +376,8 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
             raise InvalidOption(f"IntervalSpout: format {self.format!r} is not one of {known}")
         formats.check_names(self.format, self._options(), parse_fields(self.fields), self.time)
         self._bounds()
+        if self.lookback is not None and self._options().get("folder_time"):
+            raise InvalidOption(
+                "IntervalSpout: with the option folder_time a run looks into the folders of its interval alone, so lookback= "
+                "would miss late files in the folders of earlier intervals; leave one of the two out"
+            )
