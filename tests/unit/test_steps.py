@@ -37,7 +37,7 @@ from txbatch.launch.driver import _fail
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob
-from txbatch.orchestration.airflow import failing_as_airflow
+from txbatch.orchestration.failing.for_airflow import failing_as_airflow
 from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder, Staging
 

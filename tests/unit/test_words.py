@@ -23,7 +23,7 @@ from txbatch.core.text import list_numbers
 from txbatch.core.topology.kept_windows import describe_time
 from txbatch.direct.queries import _records
 from txbatch.launch.job_file import load_job
-from txbatch.orchestration.intervals import _written
+from txbatch.orchestration.intervals import written
 from txbatch.orchestration.result import interval
 from txbatch.postgres.database.engine import parse
 from txbatch.storage import parquet
@@ -103,7 +103,7 @@ def test_of_a_why_that_is_given_empty_nobody_advises_to_leave_it_out() -> None:
 
 def test_a_year_below_1000_has_four_digits() -> None:
     first = datetime(1, 1, 1, tzinfo=UTC)
-    told = [_written(first, "UTC"), interval(first, first + timedelta(days=1), "UTC"), plain(first)]
+    told = [written(first, "UTC"), interval(first, first + timedelta(days=1), "UTC"), plain(first)]
     assert told == ["0001-01-01", "0001-01-01 (UTC)", "0001-01-01 00:00:00"]
     assert interval(first, first + timedelta(hours=1), "UTC") == "0001-01-01 00:00 to 01:00 (UTC)"
     assert describe_time(-62135596800000000) == "0001-01-01 00:00 UTC"
