@@ -69,6 +69,24 @@ SELECT c.stream, c.partition, c.txid FROM txbatch.consumed c
         WHERE (n.stream, n.partition) = (r.stream, r.partition) AND n.txid > r.txid AND n.committed_at > r.committed_at))
  ORDER BY c.stream, c.partition;
 
+-- counted_otherwise --
+-- Time that is counted by the one and not by the other: the stretches, and the intervals of committed batches.
+WITH told AS (
+    SELECT COALESCE(range_agg(tstzrange(starts, ends)), '{}') AS time FROM txbatch.counted WHERE topology = :topology
+), batches AS (
+    SELECT COALESCE(range_agg(data_interval), '{}') AS time FROM txbatch.batch
+     WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate')
+SELECT unnest((t.time - b.time) + (b.time - t.time))::text AS time FROM told t, batches b;
+
+-- records_otherwise --
+-- The newest committed batch, if the records of all batches that count are others than it tells.
+SELECT n.txid, n.records_to, s.records
+  FROM (SELECT txid, records_to FROM txbatch.batch
+         WHERE topology = :topology AND status = 'committed' AND kind <> 'skip' ORDER BY txid DESC LIMIT 1) n
+ CROSS JOIN (SELECT COALESCE(sum(records), 0)::bigint AS records FROM txbatch.batch
+              WHERE topology = :topology AND status = 'committed' AND kind <> 'skip' AND replaced_by IS NULL) s
+ WHERE n.records_to <> s.records;  -- null: status adds the records up
+
 -- rebuilt_otherwise --
 -- Rebuilds that did not count just the batches that counted when they took the old generation's place.
 SELECT r.rebuild, r.swapped_txid FROM txbatch.rebuild r

@@ -107,6 +107,10 @@ CASES = {
             "kind": ("'ordinary'", REFUSED),
         },
     ),
+    "txbatch.batch     ": (
+        "topology = 'words' AND txid = (SELECT max(txid) FROM txbatch.batch WHERE topology = 'words' AND status = 'committed' AND kind <> 'skip')",
+        {"records_to": ("records_to + 1", "txbatch.batch.records_to")},
+    ),
     "txbatch.batch    ": (
         "topology = 'days' AND txid = 1",
         {
@@ -152,6 +156,14 @@ CASES = {
             "partition": ("'other'", "txbatch.consumed"),
             "txid": ("1", "txbatch.consumed"),
             "metadata": ("replace(metadata::text, '7', '9')::json", "txbatch.consumed"),
+        },
+    ),
+    "txbatch.counted": (
+        "topology = 'days'",
+        {
+            "topology": ("'words'", "txbatch.counted"),
+            "starts": ("starts + interval '1 hour'", "txbatch.counted"),
+            "ends": ("ends - interval '1 hour'", "txbatch.counted"),
         },
     ),
     "txbatch.rebuild": (
@@ -226,7 +238,7 @@ HANDED_ON = (
 )
 # Columns that may be changed without a falsified number, and why.
 HARMLESS = {
-    **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.created_at"), NO_NUMBER),
+    **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.zone", "txbatch.topology.created_at"), NO_NUMBER),
     **dict.fromkeys(("txbatch.topology.by_interval", "txbatch.topology.keep"), "the job says it"),
     "txbatch.topology.digest": "if it differs, the parts of the definition are compared; a text that fits is a hash of the job",
     **dict.fromkeys(

@@ -47,7 +47,7 @@ def met(file: Path, since: int, task_bytes: int = 10**9, times: int = 1) -> tupl
     added: Any = Added()
     late = LateCounter(Intervals(counted(1, 3)), {file: since}, added)
     bounds = FIRST - 9 * DAY, FIRST + 99 * DAY, FIRST + 4 * DAY, FIRST + 5 * DAY
-    format_ = Format("csv", FIELDS, check_options("csv", {}), Times("at", *bounds), late)
+    format_ = Format("csv", FIELDS, check_options("csv", {}), Times("at", *bounds), late=late)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scans, "TASK_BYTES_MIN", task_bytes)
         patch.setattr(scans, "TASK_BYTES_MAX", task_bytes)

@@ -146,7 +146,7 @@ def test_a_note_ends_with_the_holes_that_a_batch_leaves_or_fills(
     monkeypatch.setattr("txbatch.wiring.reader_beside", lambda _: reader)
     steps: Any = SimpleNamespace(job=SimpleNamespace(topology=SimpleNamespace(name="sales")))
     batch: Any = SimpleNamespace(topology="sales", txid=7, kind="ordinary")
-    context: Any = {"dag": SimpleNamespace(timetable=None)}
+    context: Any = {"dag": SimpleNamespace(timetable=None, task_dict={})}
     task: Any = SimpleNamespace()
     line = operators.TransactionOperator.counted(task, steps, batch, context)
     assert line == f"txid 7: 9 records, 2 keys, 1 attempt; of stream in, {told}"

@@ -133,7 +133,7 @@ def test_the_story_goes_as_it_is_told(
     assert "value 'distance_total' of state 'flights' is new (bigint, summed)" in refused
     (rebuilt,) = texts("rebuild jobs/flights_next.py")
     assert rebuilt.splitlines()[-2].split()[:6] == ["flights", "1", "swapped", "3", "2699", "4"]
-    assert jobs[-1] == [1, 3, 4]  # the rebuild, by one job
+    assert jobs[-2:] == [[1, 3, 4], [1, 3, 4, 5]]  # the rebuild, and the verify after it, by one job each
     assert "committed" in fourth
     shown = [(0, 0, ()), (29, 1, (126,)), (31, 1, (191,)), (32, 1, (316,)), (32, 1, (376,)), (32, 1, (376, 432_444))]
     assert analyst.seen == [each for each in [*shown, (32, 1, (500, 574_940))] if each in analyst.seen]

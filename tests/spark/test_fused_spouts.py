@@ -152,7 +152,7 @@ def test_records_of_a_spout_by_time_are_counted_each_in_its_batch(together: Toge
     spout = Ticks([(0, "a"), (1, "b"), (2, "a"), (3, "c")])
     staged, found = together(counting(spout), spout.plans((0, 2), (2, 3), (3, 4)))
     assert found == {1: {("a",): (1,), ("b",): (1,)}, 2: {("a",): (1,)}, 3: {("c",): (1,)}}
-    assert [read["in"][""].records for read, _ in staged.values()] == [2, 1, 1]
+    assert [read["in"][""].records for read, *_ in staged.values()] == [2, 1, 1]
 
 
 @pytest.mark.rule("R7")
@@ -291,4 +291,4 @@ def test_a_value_of_all_behind_a_look_up_is_made_where_records_are_counted_and_t
         }
         staged, made = together(topology, plans)
         assert made == {1: {(): (records,)}, 2: {(): (0,)}}
-        assert [read["in"] for read, _ in staged.values()][1]["y"].records == 0
+        assert [read["in"] for read, *_ in staged.values()][1]["y"].records == 0

@@ -13,7 +13,7 @@ from psycopg2.errors import RaiseException
 from sqlalchemy import create_engine
 
 from txbatch.core.errors import DefinitionError, OutcomeUnknown, PastNotKept
-from txbatch.postgres.database.engine import _connecting, translate
+from txbatch.postgres.database.engine import _SESSION, _connecting, translate
 from txbatch.postgres.database.url import parse
 
 
@@ -32,7 +32,7 @@ class Server:
 
 
 def test_two_threads_that_make_the_first_connections_get_all_settings() -> None:
-    connecting, server, made = _connecting(), Server(), []
+    connecting, server, made = _connecting(_SESSION), Server(), []
 
     def connect() -> None:
         made.append(connecting(server, None, (), {}))

@@ -287,9 +287,9 @@ def test_the_lookback_is_not_the_source(tmp_path: Path) -> None:
 def changed(root: Path, change: Callable[[Path], object], **options: Any) -> dict[str, int]:
     """What has arrived in a folder by a change."""
     spout = IntervalSpout(root, FIELDS, time="at", **options)
-    before = {"files": spout._found()}
+    before = {"files": spout._found(DAY)}
     change(root)
-    return spout.arrived(before, {"files": spout._found()})
+    return spout.arrived(before, {"files": spout._found(DAY)})
 
 
 def test_files_that_arrive(tmp_path: Path) -> None:

@@ -76,8 +76,10 @@ def is_given(dag: DAG | None) -> bool:
 
 def catches_up(context: Context) -> bool:
     """True if the run counts all that is over: it has neither a partition key nor an interval of its own."""
+    if not is_given(context.get("dag")):
+        return False
     dag_run: Any = context["dag_run"]
-    return is_given(context.get("dag")) and not _partition(dag_run) and not _has_interval(dag_run)
+    return not _partition(dag_run) and not _has_interval(dag_run)
 
 
 def interval_of(dag_run: Any, dag: DAG) -> Interval | None:
