@@ -158,6 +158,8 @@ class StatePages(HistoryReader):
             raise CannotAsk(
                 f"state {state!r} is kept in another database, {found['apart']!r}: ask there; it has no past"
             )
+        if found["value_columns"] is None:
+            raise UnknownName(f"the view of state {state!r} in the schema report is gone")
         stored = self._state(state)
         values = [
             each for each in shown.columns(found["value_columns"]) if each.name in stored["columns"]["aggregates"]
