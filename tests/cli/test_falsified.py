@@ -108,7 +108,8 @@ CASES = {
         },
     ),
     "txbatch.batch     ": (
-        "topology = 'words' AND txid = (SELECT max(txid) FROM txbatch.batch WHERE topology = 'words' AND status = 'committed' AND kind <> 'skip')",
+        "topology = 'words' AND txid = (SELECT max(txid) FROM txbatch.batch"
+        " WHERE topology = 'words' AND status = 'committed' AND kind <> 'skip')",
         {"records_to": ("records_to + 1", "txbatch.batch.records_to")},
     ),
     "txbatch.batch    ": (

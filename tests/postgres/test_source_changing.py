@@ -129,7 +129,7 @@ def test_a_table_is_prepared_for_one_of_both_spouts(databases: Databases) -> Non
     with shop_in(databases("shop")) as shop:
         shop.insert(1)
         changing = Shop(shop.url, of=OpaquePostgresSpout)
-        with pytest.raises(SourceUnfit, match=r"no trigger gives a changed row a new number in all sessions .*prepare --changing"):
+        with pytest.raises(SourceUnfit, match=r"no trigger gives a changed row a new number .*prepare --changing"):
             changing.plan()
         changing.prepare()
         assert versions(changing) == {1: "s1"}
