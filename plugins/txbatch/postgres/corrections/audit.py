@@ -118,10 +118,11 @@ def _numbers(connection: Connection, ids: Mapping[str, Any]) -> Iterator[str]:
     )
     for row in connection.execute(query("consumed_otherwise"), ids).mappings():
         yield consumed.format_map(row)
-    for row in connection.execute(query("counted_otherwise"), ids):
-        yield f"txbatch.counted: {row.time} is counted there or by committed batches, not by both"
-    for row in connection.execute(query("records_otherwise"), ids):
-        yield f"txbatch.batch.records_to of txid {row.txid} is {row.records_to}, the batches that count have {row.records}"
+    for row in connection.execute(query("counted_otherwise"), ids).mappings():
+        yield "txbatch.counted: {time} is counted there or by committed batches, not by both".format_map(row)
+    records = "txbatch.batch.records_to of txid {txid} is {records_to}, the batches that count have {records}"
+    for row in connection.execute(query("records_otherwise"), ids).mappings():
+        yield records.format_map(row)
     swapped = (
         "txbatch.rebuild.swapped_txid of rebuild {rebuild} is {swapped_txid}, txbatch.rebuilt counts other batches"
     )
