@@ -1,6 +1,6 @@
 // Requests: to the pages' own routes, and to Airflow's REST with the session of whoever looks.
 
-/** A request that failed, with the status and the words of the answer; status 0: there was no answer. */
+/** A request that failed, with the status and the words of the answer; status 0: there was no answer that can be read. */
 export class Refused extends Error {
   constructor(status, text) {
     super(text);
@@ -9,6 +9,7 @@ export class Refused extends Error {
 }
 
 const SILENT = "Airflow does not answer.";
+const UNREADABLE = "The answer cannot be read: it is not JSON.";
 const WORDS = { 401: "Your session is over.", 403: "You may not do this.", 404: "There is no such thing." };
 
 /** Return the answer of a route below `api/`. Raise Refused. */
@@ -48,8 +49,9 @@ async function ask(url, options = {}) {
   } catch {
     throw new Refused(0, SILENT);
   }
-  const told = await answer.json().catch(() => null);
+  const told = await answer.json().catch(() => undefined);
   if (!answer.ok) throw new Refused(answer.status, words(answer.status, told?.detail));
+  if (told === undefined) throw new Refused(0, UNREADABLE);
   return told;
 }
 

@@ -1,5 +1,7 @@
 // Turns: ask, pause, ask again. No turn overlaps another, and none begins while the page is hidden.
 
+const FAILED_SECONDS = 15;
+
 /** Asks by `ask`, which returns the seconds until the next turn. */
 export class Turns {
   constructor(ask) {
@@ -20,8 +22,16 @@ export class Turns {
 
   async turn() {
     this.busy = true;
-    const seconds = await this.ask();
-    this.busy = false;
+    let seconds = FAILED_SECONDS;
+    try {
+      seconds = await this.ask();
+    } finally {
+      this.busy = false;
+      this.next(seconds);
+    }
+  }
+
+  next(seconds) {
     if (this.again) {
       this.again = false;
       this.now();
