@@ -6,8 +6,14 @@ export class Refused extends Error {
     super(text);
     this.status = status;
   }
+
+  get busy() {
+    return this.status === 503 && BUSY.test(this.message);
+  }
 }
 
+// How the pages' server calls a ledger whose connections are all taken: nothing is wrong, and the question is asked again.
+const BUSY = /\bbusy\b/;
 const SILENT = "Airflow does not answer.";
 const UNREADABLE = "The answer cannot be read: it is not JSON.";
 const WORDS = { 401: "Your session is over.", 403: "You may not do this.", 404: "There is no such thing." };

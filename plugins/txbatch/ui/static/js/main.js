@@ -7,7 +7,7 @@ import { h, listen, morph } from "./dom.js";
 import { header, PAGES } from "./header.js";
 import { login, outside, read } from "./address.js";
 import { Refused } from "./api.js";
-import { button, refusal } from "./pieces.js";
+import { button, refusal, refused } from "./pieces.js";
 import { run } from "./run.js";
 import { Store } from "./store.js";
 import { followTheme } from "./theme.js";
@@ -62,6 +62,7 @@ function alone(view) {
 
 function trouble() {
   if (!now.error) return null;
+  if (now.error.busy) return refused(now.error);
   const { status } = now.error;
   const away = status === 503 && /does not answer/.test(now.error.message);
   const words = away ? "The ledger cannot be read. Runs that need it wait or are retried; Airflow itself goes on." : refusal(now.error);

@@ -74,8 +74,13 @@ export function shown(entry, content) {
   const waits = entry.asking && entry.data === undefined;
   return h("div", { "aria-busy": entry.asking ? "true" : "false" },
     waits && h("p", { class: "quiet asking" }, "asking…"),
-    entry.error && ill(refusal(entry.error)),
+    entry.error && refused(entry.error),
     entry.data !== undefined && content(entry.data));
+}
+
+/** Return the notice of a refused question: quiet where it is only asked again later. */
+export function refused(error) {
+  return error.busy ? h("p", { class: "quiet", role: "status" }, refusal(error)) : ill(refusal(error));
 }
 
 /** Return what a refused request is told by. */

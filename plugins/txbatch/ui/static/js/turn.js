@@ -21,8 +21,9 @@ export function fingerprint({ one, batches }) {
   return JSON.stringify([one.topology, one.failing, waiting, one.states, one.paused, batches]);
 }
 
-/** Return the seconds until the next turn: few while something runs, waits or fails. */
+/** Return the seconds until the next turn: few while something runs, waits or fails, or while the ledger is busy. */
 export function pause({ one, error }) {
+  if (error?.busy) return BUSY_SECONDS;
   if (error || !one) return REST_SECONDS;
   const { in_flight: flying, waiting, failing } = one.topology;
   return flying || waiting || failing ? BUSY_SECONDS : REST_SECONDS;

@@ -3,7 +3,7 @@
 import { go, href } from "./address.js";
 import { value } from "./changes.js";
 import { h } from "./dom.js";
-import { field, form, ill, refusal, runLink, shown, txidLink, well } from "./pieces.js";
+import { field, form, refused, runLink, shown, txidLink, well } from "./pieces.js";
 import { chosen, folded, noValues, past, stateField } from "./states.js";
 import { clip, covers, digits, many } from "./words.js";
 
@@ -26,7 +26,8 @@ function ask(view, state, path) {
   const done = (values) => go(href(topology, "why", { state: state.state, key: values.getAll("key") }));
   const complete = (event, at) => {
     const before = [...event.target.form.querySelectorAll("[name=key]")].slice(0, at).map((each) => each.value);
-    store.need("keys", `${path}/keys`, { key: before, starts: event.target.value, limit: 20 });
+    const asked = { key: before, starts: event.target.value, limit: 20 };
+    view.later(() => event.target.isConnected && store.need("keys", `${path}/keys`, asked));
   };
   const given = store.peek("keys")?.rows ?? [];
   const fields = state.keys.map((column, at) => {
@@ -77,7 +78,7 @@ function slider(view, state, path, data) {
       h("label", { for: "as-of" }, `as of ${told}`),
       h("input", { id: "as-of", type: "range", min: least, max: now, step: 1, value: then, "aria-valuetext": told, "data-key": "as-of", on: { input: move } }),
       h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
-    entry?.error ? ill(refusal(entry.error)) : numbers(data.columns, entry ? entry.data?.row : data.value, entry?.asking));
+    entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry?.asking));
 }
 
 function to(view, state, txid, now) {
