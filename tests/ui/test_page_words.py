@@ -69,6 +69,11 @@ def test_a_duration_is_told_in_its_greatest_unit(page: Page, seconds: float, tol
     assert call(page, "took", seconds) == told
 
 
+def test_an_empty_part_of_a_key_stays_in_a_query(page: Page) -> None:
+    given = {"key": ["", "JFK", None], "show": "", "before": None, "first": 0}
+    assert call(page, "search", given, of="api") == "key=&key=JFK&first=0"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [("a\u202eb", "a\\u202eb"), ("\x1b[31m", "\\u001b[31m"), ("line\nline", "line\nline"), ("\u200bß", "\\u200bß")],

@@ -34,12 +34,12 @@ export function airflow(path, method = "GET", body = null) {
   return ask(`../api/v2/${path}`, asked);
 }
 
-/** Return parameters as a query; lists give a parameter several times, null gives none. */
+/** Return parameters as a query; lists give a parameter several times, also empty texts of a key; null and "" alone give none. */
 export function search(params) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params ?? {})) {
-    for (const each of Array.isArray(value) ? value : [value]) {
-      if (each != null && each !== "") query.append(name, each);
+    for (const each of Array.isArray(value) ? value : value === "" ? [] : [value]) {
+      if (each != null) query.append(name, each);
     }
   }
   return query.toString();

@@ -23,7 +23,10 @@ export function why(view) {
 
 function ask(view, state, path) {
   const { topology, one, address, store } = view;
-  const done = (values) => go(href(topology, "why", { state: state.state, key: values.getAll("key") }));
+  const done = (values) => {
+    const key = values.getAll("key");
+    go(href(topology, "why", { state: state.state, key: key.some(Boolean) ? key : [] }));
+  };
   const complete = (event, at) => {
     const before = [...event.target.form.querySelectorAll("[name=key]")].slice(0, at).map((each) => each.value);
     const asked = { key: before, starts: event.target.value, limit: 20 };
