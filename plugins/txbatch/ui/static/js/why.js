@@ -3,7 +3,7 @@
 import { go, href } from "./address.js";
 import { value } from "./changes.js";
 import { h } from "./dom.js";
-import { field, form, refused, runLink, shown, txidLink, well } from "./pieces.js";
+import { field, form, ill, refused, runLink, shown, txidLink, well } from "./pieces.js";
 import { chosen, folded, noValues, past, stateField } from "./states.js";
 import { clip, covers, digits, many } from "./words.js";
 
