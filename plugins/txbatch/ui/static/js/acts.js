@@ -15,15 +15,33 @@ const NEVER_HALF = "Until then reports show the old numbers, and after it the ne
 export function countAgain(view, batch) {
   open(batch ? `Count txid ${digits(batch.txid)} again` : "Count batches again", (hands) => {
     const conf = (values) => ({ restate: batch ? String(batch.txid) : values.get("restate").trim(), why: values.get("why").trim() });
-    const done = () => hands.valid() && act(view, hands, view.topology, conf(hands.values()));
-    const plan = () => hands.valid("restate") && act(view, hands, view.topology, { ...conf(hands.values()), plan_only: true }, show);
-    const show = (run) => showPlan(view, hands, run, done);
+    let planShown = false;
+    const run = (asked, then = null) => {
+      planShown = false;
+      act(view, hands, view.topology, asked, then);
+    };
+    const done = () => hands.valid() && run(conf(hands.values()));
+    // "Do it" counts again what the plan is of; another text in the field drops the plan.
+    const plan = () => {
+      if (!hands.valid("restate")) return;
+      const given = conf(hands.values());
+      const doIt = () => hands.valid() && run({ ...conf(hands.values()), restate: given.restate });
+      run({ ...given, plan_only: true }, (ended) => {
+        if (conf(hands.values()).restate !== given.restate) return hands.say(ill("Other txids were asked for meanwhile: plan again."));
+        planShown = true;
+        return showPlan(view, hands, ended, doIt);
+      });
+    };
+    const drop = () => {
+      if (planShown) hands.say();
+      planShown = false;
+    };
     return {
       told: [
         batch ? told(...nowCounts(batch)) : null,
         told("The run reads again what the batch read, and its new version counts in its place. ", NEVER_HALF),
       ],
-      fields: [batch ? null : field("txids or an interval", "restate", { required: true, placeholder: "3, 5 or 2013-01-03/2013-01-05" }), whyField()],
+      fields: [batch ? null : field("txids or an interval", "restate", { required: true, placeholder: "3, 5 or 2013-01-03/2013-01-05", on: { input: drop } }), whyField()],
       buttons: [
         button("Plan first", plan, { class: "act" }),
         button("Count again", done, { class: "act primary" }),
