@@ -83,11 +83,20 @@ function missing({ intervals }, gap) {
 /** Open the dialog that gives up an open batch: frees its records, or counts them as read. */
 export function giveUp(view, batch) {
   open(`Give up txid ${digits(batch.txid)}`, (hands) => {
-    const conf = (values) => ({
-      ...{ abort: batch.txid, why: values.get("why").trim() },
-      ...(values.get("skip") === null ? {} : { abort_skip: true }),
-      ...(values.get("partition")?.trim() ? { abort_partition: values.get("partition").trim() } : {}),
-    });
+    const conf = (values) => {
+      const partition = values.get("partition")?.trim();
+      return {
+        ...{ abort: batch.txid, why: values.get("why").trim() },
+        ...(values.get("skip") !== null || partition ? { abort_skip: true } : {}),
+        ...(partition ? { abort_partition: partition } : {}),
+      };
+    };
+    // Of one partition alone, records can only be counted as read.
+    const lock = ({ target }) => {
+      const { skip } = target.form.elements;
+      const filled = target.value.trim() !== "";
+      if (filled !== skip.disabled) skip.checked = skip.disabled = filled;
+    };
     const lost = batch.records == null ? "the records that its plan names" : many(batch.records, "record");
     return {
       told: [
@@ -96,7 +105,7 @@ export function giveUp(view, batch) {
       ],
       fields: [
         h("label", { class: "check" }, h("input", { type: "checkbox", name: "skip" }), " count its records as read"),
-        view.one.topology.by_interval ? null : field("of one partition alone", "partition", { placeholder: "all" }),
+        view.one.topology.by_interval ? null : field("of one partition alone", "partition", { placeholder: "all", on: { input: lock } }),
         whyField(),
       ],
       buttons: button("Give up", () => hands.valid() && act(view, hands, view.topology, conf(hands.values())), { class: "act danger" }),

@@ -125,7 +125,7 @@ function verdict(view, { verified }) {
   const dag = view.one.dags.verify;
   const sign = h("span", { "aria-hidden": "true" }, "– ");
   if (!dag) return h("li", {}, sign, "not verified: no DAG does");
-  return h("li", {}, sign, "not verified here: the runs of ", h("bdi", {}, dag), " tell ", button("Verify…", () => verify(view), { class: "small" }));
+  return h("li", {}, sign, "not verified here: the runs of ", h("bdi", {}, dag), " tell ", button("Verify…", () => verify(view), { ...may(view.one), class: "small" }));
 }
 
 function timeline({ batch: now, attempts: tries }) {

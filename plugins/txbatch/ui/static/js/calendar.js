@@ -10,7 +10,7 @@ const GROUP = "calendar";
 const HOUR = 3600000;
 const CELLS_MAX = 1200;
 
-/** Return the calendar of intervals and gaps; `open` is called with the gap of a hole. */
+/** Return the calendar of intervals and gaps; `open` is called with the gap of a hole; null opens none. */
 export function calendar({ topology }, { intervals, gaps, zone }, open) {
   const length = intervals.length ? hours(intervals[0].start, intervals[0].end) : 24;
   const all = [...intervals.map((each) => ofInterval(topology, each, zone)), ...gaps.flatMap((gap) => ofGap(gap, length, zone, open))];
@@ -31,7 +31,7 @@ export function calendar({ topology }, { intervals, gaps, zone }, open) {
 }
 
 function button({ key, look: name, words, tried, click }, here) {
-  return h("button", { type: "button", class: `cell look-${name}${tried ? " tried" : ""}`, title: words, "aria-label": words, ...cell(key, here), on: { click } }, shape(name));
+  return h("button", { type: "button", class: `cell look-${name}${tried ? " tried" : ""}`, title: words, "aria-label": words, "aria-disabled": click ? null : "true", ...cell(key, here), on: click ? { click } : {} }, shape(name));
 }
 
 function ofInterval(topology, each, zone) {
@@ -47,8 +47,8 @@ function ofGap(gap, length, zone, open) {
   const end = Date.parse(gap.end);
   for (let start = Date.parse(gap.start); start < end && cells.length < CELLS_MAX; ) {
     const next = Math.min(after(start, length, zoneOf(zone)), end);
-    const words = `${covers(new Date(start).toISOString(), new Date(next).toISOString(), zone)}: not counted, count it…`;
-    cells.push({ key: `hole:${start}`, start, look: "hole", words, tried: false, click: () => open(gap) });
+    const words = `${covers(new Date(start).toISOString(), new Date(next).toISOString(), zone)}: not counted${open ? ", count it…" : ""}`;
+    cells.push({ key: `hole:${start}`, start, look: "hole", words, tried: false, click: open && (() => open(gap)) });
     start = next;
   }
   return gap.txid == null ? cells : [];

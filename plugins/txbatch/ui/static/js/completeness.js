@@ -51,7 +51,7 @@ function iso(milliseconds) {
 function found(view, data) {
   const { intervals, gaps, span } = data;
   if (!span.first) return h("p", { class: "empty" }, "No interval is counted yet.");
-  const open = (gap) => countHole(view, gap, data.zone);
+  const open = view.one.may_trigger ? (gap) => countHole(view, gap, data.zone) : null;
   return [
     windows(view, data),
     h("p", { class: "quiet" }, summary(data)),

@@ -55,7 +55,7 @@ function acts(view) {
   return h("div", { class: "acts" },
     outside(ofAirflow("dags", topology), { class: "button" }, "DAG"),
     newest != null && button("Count again…", () => countAgain(view, null), may(one)),
-    one.dags.verify && button("Verify…", () => verify(view)),
+    one.dags.verify && button("Verify…", () => verify(view), may(one)),
     one.dags.rebuild && outside(ofAirflow("dags", one.dags.rebuild), { class: "button" }, "Rebuild"));
 }
 
