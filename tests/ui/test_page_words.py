@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -67,6 +68,21 @@ def test_a_number_stays_as_it_is_digit_by_digit(page: Page, given: str | None, t
 )
 def test_a_duration_is_told_in_its_greatest_unit(page: Page, seconds: float, told: str) -> None:
     assert call(page, "took", seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("start", "zone", "then"),
+    [
+        ("2013-01-02T22:00:00Z", "UTC", "2013-01-03T22:00:00Z"),
+        ("2013-03-10T05:00:00Z", NEW_YORK, "2013-03-11T04:00:00Z"),  # a day of 23 hours
+        ("2013-11-03T04:00:00Z", NEW_YORK, "2013-11-04T05:00:00Z"),  # and of 25
+        ("2013-03-09T11:00:00Z", NEW_YORK, "2013-03-10T10:00:00Z"),  # from 6 to 6 by the clock
+        ("2013-10-19T03:00:00Z", "America/Sao_Paulo", "2013-10-20T03:00:00Z"),  # to a midnight that the clock leaps over
+    ],
+)
+def test_days_that_are_missing_begin_at_one_time_of_day(page: Page, start: str, zone: str, then: str) -> None:
+    begin, end = (datetime.fromisoformat(each).timestamp() * 1000 for each in (start, then))
+    assert call(page, "after", begin, 24, zone, of="calendar") == end
 
 
 def test_an_empty_part_of_a_key_stays_in_a_query(page: Page) -> None:

@@ -11,9 +11,11 @@ const HOUR = 3600000;
 const CELLS_MAX = 1200;
 
 /** Return the calendar of intervals and gaps; `open` is called with the gap of a hole; null opens none. */
-export function calendar({ topology }, { intervals, gaps, zone }, open) {
+export function calendar({ topology }, { intervals, gaps, zone, span }, open) {
   const length = intervals.length ? hours(intervals[0].start, intervals[0].end) : 24;
-  const all = [...intervals.map((each) => ofInterval(topology, each, zone)), ...gaps.flatMap((gap) => ofGap(gap, length, zone, open))];
+  const how = { length, zone, open, from: Date.parse(span.start), to: Date.parse(span.end) };
+  const missing = gaps.reduce((found, gap) => found.concat(ofGap(gap, how, CELLS_MAX - found.length)), []);
+  const all = [...intervals.map((each) => ofInterval(topology, each, zone)), ...missing];
   all.sort((one, other) => one.start - other.start);
   const here = stop(GROUP, new Set(all.map((each) => each.key)), all.find((each) => each.look === "hole")?.key ?? all.at(-1)?.key);
   const rows = new Map();
@@ -42,24 +44,46 @@ function ofInterval(topology, each, zone) {
   return { key: `${each.start}:${each.txid}`, start: Date.parse(each.start), look: name, words: words.filter(Boolean).join(", "), tried: each.attempts > 1, click };
 }
 
-function ofGap(gap, length, zone, open) {
+// The cells of the gap that lie in the window; `most` bounds them.
+function ofGap(gap, { length, zone, open, from, to }, most) {
   const cells = [];
-  const end = Date.parse(gap.end);
-  for (let start = Date.parse(gap.start); start < end && cells.length < CELLS_MAX; ) {
-    const next = Math.min(after(start, length, zoneOf(zone)), end);
+  if (gap.txid != null) return cells;
+  const [begin, end] = [Date.parse(gap.start), Date.parse(gap.end)];
+  const wall = seconds(begin, zoneOf(zone));
+  // What lies long before the window is leapt over; two steps are left, in which days find back to their time of day.
+  const step = isDay(length) ? 24 * HOUR : stepOf(length);
+  const leapt = Math.max(0, Math.floor((from - begin) / step) - 2) * step;
+  for (let start = begin + leapt; start < Math.min(end, to) && cells.length < most; ) {
+    const next = Math.min(after(start, length, zoneOf(zone), wall), end);
     const words = `${covers(new Date(start).toISOString(), new Date(next).toISOString(), zone)}: not counted${open ? ", count it…" : ""}`;
-    cells.push({ key: `hole:${start}`, start, look: "hole", words, tried: false, click: open && (() => open(gap)) });
+    if (next > from) cells.push({ key: `hole:${start}`, start, look: "hole", words, tried: false, click: open && (() => open(gap)) });
     start = next;
   }
-  return gap.txid == null ? cells : [];
+  return cells;
 }
 
-// Days begin at midnight, also where a clock was changed between two of them.
-function after(start, length, zone) {
-  if (length < 22 || length > 26) return start + Math.max(length, 1 / 60) * HOUR;
-  const noon = start + 36 * HOUR;
-  const [hour, minute, second] = at(noon, zone).time.split(":").map(Number);
-  return noon - ((hour * 60 + minute) * 60 + second) * 1000;
+/** Return where the next interval begins. Days begin at the same time of day, also where a clock was changed between two of them. */
+export function after(start, length, zone, wall = seconds(start, zone)) {
+  if (!isDay(length)) return start + stepOf(length);
+  const day = start + 24 * HOUR;
+  const off = wall - seconds(day, zone);
+  const next = day + (off - Math.round(off / 86400) * 86400) * 1000;
+  // A time of day that the clock leaps over comes where the clock stands after its leap.
+  return seconds(next, zone) === wall ? next : Math.max(next, day);
+}
+
+function isDay(length) {
+  return length >= 22 && length <= 26;
+}
+
+function stepOf(length) {
+  return Math.max(length, 1 / 60) * HOUR;
+}
+
+// The seconds of a moment since midnight, by the clock of a zone.
+function seconds(moment, zone) {
+  const [hour, minute, second] = at(moment, zone).time.split(":").map(Number);
+  return (hour * 60 + minute) * 60 + second;
 }
 
 function place(start, length, zone) {
