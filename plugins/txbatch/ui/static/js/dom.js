@@ -81,13 +81,14 @@ function children(old, fresh) {
   const keyed = new Map();
   for (const child of [...old.children]) {
     const key = keyOf(child);
-    if (key && wanted.has(key)) keyed.set(key, child);
+    if (key && wanted.has(key)) keyed.set(key, [...(keyed.get(key) ?? []), child]);
     else if (key) child.remove();
   }
   let at = old.firstChild;
   for (const want of [...fresh.childNodes]) {
     const key = keyOf(want);
-    const found = key ? keyed.get(key) : at;
+    // Elements of one key, which should not be, are taken once each, in their order.
+    const found = key ? keyed.get(key)?.shift() : at;
     if (!alike(found, want)) old.insertBefore(want, at);
     else {
       if (found === at) at = at.nextSibling;
