@@ -19,14 +19,20 @@ export function overviewBar(topology, all, first, last) {
   const marks = all.exceptions.map(({ txid, look }) =>
     svg("rect", { class: `look-${look}`, x: Math.min(at(txid), WIDE - MARK_MIN), y: 4, width: wide(1), height: HIGH - 8 }));
   const to = (txid) => show(topology, txid, there);
-  const drag = (event, node) => event.buttons && to(pointed(event, node, there));
+  // While it is dragged only the drawn window moves: browsers let the address change a few times a second alone.
+  const drag = (event, node) => {
+    if (!node.hasPointerCapture(event.pointerId)) return;
+    node.querySelector(".window").setAttribute("x", at(Math.max(within(pointed(event, node, there), there) - WINDOW + 1, 1)));
+  };
+  const drop = (event, node) => node.hasPointerCapture(event.pointerId) && to(pointed(event, node, there));
   return h("div", {
     ...{ class: "overview", role: "slider", tabindex: "0", "data-key": "overview", title: "Drag or click to go there" },
     ...{ "aria-label": `All ${many(there, "txid")}`, "aria-valuemin": 1, "aria-valuemax": there, "aria-valuenow": last },
     "aria-valuetext": `txids ${digits(first)} to ${digits(last)} of ${digits(there)}; ${told(all)}`,
     on: {
-      pointerdown: (event, node) => (node.setPointerCapture(event.pointerId), to(pointed(event, node, there))),
+      pointerdown: (event, node) => (node.setPointerCapture(event.pointerId), drag(event, node)),
       pointermove: drag,
+      pointerup: drop,
       keydown: (event) => key(event, last, there, to),
     },
   }, svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" },
@@ -56,7 +62,11 @@ function key(event, txid, last, to) {
   return to(wanted);
 }
 
+function within(txid, last) {
+  return Math.max(Math.min(Math.max(txid, WINDOW), last), 1);
+}
+
 function show(topology, txid, last) {
-  const end = Math.max(Math.min(Math.max(txid, WINDOW), last), 1);
+  const end = within(txid, last);
   go(href(topology, "transactions", { before: end === last ? null : end + 1 }), { replace: true });
 }
