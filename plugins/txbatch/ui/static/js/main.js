@@ -14,7 +14,7 @@ import { followTheme } from "./theme.js";
 import { topologies } from "./topologies.js";
 import { transactions } from "./transactions.js";
 import { Turns } from "./turns.js";
-import { askTurn, fingerprint, pause } from "./turn.js";
+import { askTurn, differs, fingerprint, pause } from "./turn.js";
 import { why } from "./why.js";
 
 const SHOWN = { transactions, completeness, batch, why, changes, run };
@@ -76,9 +76,10 @@ async function turn() {
   try {
     const told = await askTurn(address);
     if (address !== now.address) return 0;
-    if (!address.topology || (now.print !== null && now.print !== fingerprint(told))) store.refresh();
+    const print = fingerprint(told);
+    if (!address.topology || differs(now.print, print)) store.refresh();
     else store.retry();
-    Object.assign(now, told, { error: null, print: fingerprint(told) });
+    Object.assign(now, told, { error: null, print });
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     if (error.status === 401) session(error);
@@ -112,13 +113,21 @@ function went() {
     store.forget();
     Object.assign(now, { one: null, batches: null, next: null, error: null, print: null });
   }
-  if (question(before) !== question(now.address)) now.print = null;
+  if (batchesOf(before) !== batchesOf(now.address)) {
+    // Other batches do not tell what has changed meanwhile: what was kept is asked again when it is needed.
+    store.refresh();
+    if (now.print) now.print = { ...now.print, batches: null };
+  }
   draw();
   if (question(before) !== question(now.address)) turns.now();
 }
 
-function question({ topology, before, show, page }) {
-  return JSON.stringify([topology, before, show, page]);
+function batchesOf({ topology, before, show }) {
+  return JSON.stringify([topology, before, show]);
+}
+
+function question(address) {
+  return JSON.stringify([batchesOf(address), address.page]);
 }
 
 followTheme();

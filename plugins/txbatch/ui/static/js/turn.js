@@ -14,11 +14,18 @@ export async function askTurn({ topology, before, show }) {
   return { one, batches: batches.batches, next: batches.next };
 }
 
-/** Return a text that differs if anything that a page shows may have changed; how long a wait lasts is no change. */
+/** Return texts that differ if anything that a page shows may have changed: of the topology, and of the window's batches.
+
+How long a wait lasts is no change. */
 export function fingerprint({ one, batches }) {
-  if (!one) return "";
+  if (!one) return { one: "", batches: "" };
   const waiting = one.waiting.map(({ seconds: _, ...each }) => each);
-  return JSON.stringify([one.topology, one.failing, waiting, one.states, one.paused, batches]);
+  return { one: JSON.stringify([one.topology, one.failing, waiting, one.states, one.paused]), batches: JSON.stringify(batches) };
+}
+
+/** Return whether a fingerprint differs from the one before. What was not known before is no difference. */
+export function differs(before, now) {
+  return ["one", "batches"].some((each) => before?.[each] != null && before[each] !== now[each]);
 }
 
 /** Return the seconds until the next turn: few while something runs, waits or fails, or while the ledger is busy. */
