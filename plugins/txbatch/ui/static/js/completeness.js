@@ -40,8 +40,9 @@ function times(view) {
   return shown(wide, (data) => found(view, data));
 }
 
+// Without an interval that begins in the month they may be quarters.
 function long({ intervals }) {
-  return intervals.length > 0 && hours(intervals[0].start, intervals[0].end) > LONG_HOURS;
+  return intervals.length === 0 || hours(intervals[0].start, intervals[0].end) > LONG_HOURS;
 }
 
 function iso(milliseconds) {
