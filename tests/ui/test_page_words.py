@@ -85,6 +85,21 @@ def test_days_that_are_missing_begin_at_one_time_of_day(page: Page, start: str, 
     assert call(page, "after", begin, 24, zone, of="calendar") == end
 
 
+def test_rows_of_one_key_are_all_drawn(page: Page) -> None:
+    drawn = """async () => {
+      const { h, morph } = await import("./static/js/dom.js");
+      const list = (...texts) => h("ul", {}, texts.map((each) => h("li", { "data-key": "same" }, each)));
+      const old = list("a", "b");
+      const told = [];
+      for (const fresh of [["c", "d", "e"], ["f"]]) {
+        morph(old, list(...fresh));
+        told.push(old.textContent);
+      }
+      return told;
+    }"""
+    assert page.evaluate(drawn) == ["cde", "f"]
+
+
 def test_an_empty_part_of_a_key_stays_in_a_query(page: Page) -> None:
     given = {"key": ["", "JFK", None], "show": "", "before": None, "first": 0}
     assert call(page, "search", given, of="api") == "key=&key=JFK&first=0"

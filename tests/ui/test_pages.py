@@ -124,6 +124,16 @@ def test_what_a_turn_was_refused_with_is_said_and_the_old_content_stays(
     page.page.wait_for_selector(".trouble", state="detached")
 
 
+def test_a_busy_ledger_is_no_alarm(page: Watched, examples: Examples) -> None:
+    examples.instead["/turn"] = (503, {"detail": "the ledger is busy, and is asked again shortly"})
+    notice = page.page.get_by_text("The ledger is busy")
+    notice.wait_for()
+    assert page.page.locator("[role=alert]").count() == 0
+    assert "2013-01-31" in page.text()
+    del examples.instead["/turn"]
+    notice.wait_for(state="detached")
+
+
 def test_one_part_that_is_slow_leaves_the_rest(browser: Browser, examples: Examples) -> None:
     examples.instead["/changes"] = (503, payload("error_503_slow"))
     with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=30")) as watched:
