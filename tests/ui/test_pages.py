@@ -124,9 +124,9 @@ def test_what_a_turn_was_refused_with_is_said_and_the_old_content_stays(
     page.page.wait_for_selector(".trouble", state="detached")
 
 
-def test_a_busy_ledger_is_no_alarm(page: Watched, examples: Examples) -> None:
-    examples.instead["/turn"] = (503, {"detail": "the ledger is busy, and is asked again shortly"})
-    notice = page.page.get_by_text("The ledger is busy")
+def test_pages_that_are_busy_are_no_alarm(page: Watched, examples: Examples) -> None:
+    examples.instead["/turn"] = (503, {"detail": "the pages are busy, and ask again shortly"})
+    notice = page.page.get_by_text("The pages are busy")
     notice.wait_for()
     assert page.page.locator("[role=alert]").count() == 0
     assert "2013-01-31" in page.text()

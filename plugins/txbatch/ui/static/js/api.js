@@ -12,7 +12,7 @@ export class Refused extends Error {
   }
 }
 
-// How the pages' server calls a ledger whose connections are all taken: nothing is wrong, and the question is asked again.
+// What the server says while all of the pages' connections are taken: nothing is wrong, and the page asks again.
 const BUSY = /\bbusy\b/;
 const SILENT = "Airflow does not answer.";
 const UNREADABLE = "The answer cannot be read: it is not JSON.";
