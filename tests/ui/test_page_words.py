@@ -77,7 +77,7 @@ def test_a_duration_is_told_in_its_greatest_unit(page: Page, seconds: float, tol
         ("2013-03-10T05:00:00Z", NEW_YORK, "2013-03-11T04:00:00Z"),  # a day of 23 hours
         ("2013-11-03T04:00:00Z", NEW_YORK, "2013-11-04T05:00:00Z"),  # and of 25
         ("2013-03-09T11:00:00Z", NEW_YORK, "2013-03-10T10:00:00Z"),  # from 6 to 6 by the clock
-        ("2013-10-19T03:00:00Z", "America/Sao_Paulo", "2013-10-20T03:00:00Z"),  # to a midnight that the clock leaps over
+        ("2013-10-19T03:00:00Z", "America/Sao_Paulo", "2013-10-20T03:00:00Z"),  # no midnight is there
     ],
 )
 def test_days_that_are_missing_begin_at_one_time_of_day(page: Page, start: str, zone: str, then: str) -> None:
