@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import Param
 
 import txbatch_plugin
-from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError
+from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError, Unavailable
 from txbatch.core.naming import naming_stream
 from txbatch.error_pages import advise
 from txbatch.orchestration import catching_up, operators, restating, result
@@ -106,6 +106,15 @@ def test_what_to_do_is_seen_however_long_the_reason_is(length: int) -> None:
     worded = shown(RecordsGone(f"it is gone {'x' * length}; restore {'y' * length}"))
     assert "it is gone" in worded
     assert "; restore" in worded
+
+
+def test_a_note_names_no_server() -> None:
+    where = 'connection to server at "db.internal" (10.0.0.1), port 5432 failed: '
+    for more in ("", "x" * 200):
+        told = noted(Unavailable(f"{where}Connection refused {more}; see `txbatch doctor`"))
+        assert told is not None
+        assert "Connection refused" in told
+        assert not [each for each in ("db.internal", "10.0.0.1", "5432") if each in told]
 
 
 def test_the_note_of_a_task_that_is_tried_again_says_so() -> None:
