@@ -20,6 +20,8 @@ from txbatch.core.errors import (
     OutcomeUnknown,
     PartitionUnreadable,
     RecordsGone,
+    TerminalError,
+    TxbatchError,
     Unavailable,
     error_of,
 )
@@ -27,8 +29,11 @@ from txbatch.orchestration import result
 from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS
 from txbatch.orchestration.failing import outages
 from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.postgres.database import reach
 from txbatch.postgres.database.reach import away
+from txbatch.spouts.tables import connection
 from txbatch.spouts.tables.connection import no_connection
+from txbatch.spouts.topics import client
 
 LIMIT, SINCE, SOURCE = "ledger_timeout_minutes", "ledger_away_since", "source_timeout"
 WHERE, REFUSED = 'connection to server at "db" (10.0.0.1), port 5432 failed: ', "Connection refused"
@@ -182,6 +187,66 @@ def test_a_database_is_away_unless_no_wait_helps(postgres_url: str) -> None:
     port = "postgresql+psycopg2://txbatch@127.0.0.1:1/nothing"
     assert [away(url) for url in (postgres_url, nobody, nowhere)] == [None] * 3
     assert "Connection refused" in (away(port) or "")
+
+
+REFUSALS = [
+    'FATAL: pg_hba.conf rejects connection for host "10.0.0.9", user "x", database "y", no encryption',
+    "server does not support SSL, but SSL was required",
+    "SSL error: certificate verify failed",
+    'FATAL: database "shop" is not currently accepting connections',
+    "FATAL: no such database: shop",
+]
+
+
+@pytest.mark.parametrize("said", [*REFUSALS, 'root certificate file "/root.crt" does not exist'])
+def test_a_connection_that_no_wait_helps_is_no_outage(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(engine: object) -> Any:
+        raise Unavailable(f"the database refuses the session: {said}")
+
+    monkeypatch.setattr(reach, "transaction", refuses)
+    assert away("postgresql+psycopg2://txbatch@127.0.0.1:1/nothing") is None
+    assert isinstance(no_connection("shop", said), TerminalError)
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [
+        (None, True),
+        ("08006", True),
+        ("53300", True),
+        ("57P01", True),
+        ("57014", False),
+        ("40001", False),
+        ("XX000", False),
+    ],
+)
+def test_a_statement_is_waited_for_only_if_the_server_is_lost(state: str | None, waits: bool, ledger: None) -> None:
+    assert _waits(connection.in_our_words("shop.sale", state, "told by the server")) is waits
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [
+        ("_TRANSPORT", True),
+        ("_ALL_BROKERS_DOWN", True),
+        ("_TIMED_OUT", True),
+        ("NOT_LEADER_FOR_PARTITION", True),
+        ("_BAD_MSG", False),
+        ("UNSUPPORTED_VERSION", False),
+        ("_FAIL", False),
+    ],
+)
+def test_brokers_are_waited_for_only_if_they_are_lost(name: str, waits: bool, ledger: None) -> None:
+    assert _waits(client.in_our_words("source 'shop'", SimpleNamespace(name=lambda: name))) is waits
+
+
+def _waits(error: TxbatchError) -> bool:
+    """True for a wait, False for a try of Airflow's own."""
+    assert isinstance(error, PartitionUnreadable)
+    try:
+        return Task().run(error) is not None
+    except PartitionUnreadable:
+        return False
 
 
 PROGRAM = """
