@@ -7,12 +7,13 @@ import time
 import traceback
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from airflow.sdk import Param
 
 import txbatch_plugin
+from txbatch.core.batch.transaction import BatchKind, Run
 from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError, Unavailable
 from txbatch.core.naming import naming_stream
 from txbatch.error_pages import advise
@@ -193,6 +194,24 @@ def test_the_frames_of_a_users_own_spout_stand_before_the_sentence(caplog: pytes
     assert own.exc_info is not None
     assert own.getMessage() == "'of the spout'"
     assert sentence.getMessage().startswith("TX209 (try again): stream 'in' raised KeyError")
+
+
+def test_what_fails_before_the_note_of_success_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noted, a retry would skip, and no event would be sent."""
+    noted = list[object]()
+
+    def away(*_: object) -> NoReturn:
+        raise Unavailable("the ledger does not answer")
+
+    batch = SimpleNamespace(kind=BatchKind.RESTATE, txid=7)
+    steps: Any = SimpleNamespace(batch_of=lambda run: batch, success=noted.append)
+    monkeypatch.setattr(restating, "runs", away)
+    task: Any = SimpleNamespace(since=lambda *_: "")
+    waiting: Any = SimpleNamespace(context={})
+    for each in (task, SimpleNamespace(since=away)):
+        with pytest.raises(Unavailable):
+            operators.SuccessOperator.step(each, steps, Run("a"), waiting)
+    assert noted == []
 
 
 def test_an_error_that_nobody_expects_keeps_its_frames() -> None:
