@@ -20,8 +20,8 @@ _FOLDER = r"(?:[^/\s;,:`]*|[^/\s;,:.`]*\s[^/;,:.`]*[^/\s;,:.`])/"
 _QUOTED = re.compile(r"(?P<quote>['\"])(?:[a-z][a-z0-9+.-]*:/)?/(?:[^/'\"]*/)*(?P<name>[^/'\"]+)(?P=quote)")
 _PATH = re.compile(rf"(?<![\w.:/])(?:[a-z][a-z0-9+.-]*:/)?/(?:{_FOLDER})*(?P<name>[^/\s'\"`;,():]+)")
 
-# What libpq says before the reason: the host, its address and port, or the path of a socket.
-_SERVER = re.compile(r"connection to server (?:at|on) .{1,300}? failed: ")
+# What libpq says before the reason: the host, its address and port, or the path of a socket. And a host without an address.
+_SERVER = re.compile(r'connection to server (?:at|on) .{1,300}? failed: |(?<=could not translate host name) "[^"]*"')
 
 
 def note(error: TxbatchError, advice: Advice, tried: int = 1, tries: int = 1) -> str:
@@ -60,6 +60,8 @@ def without_server(text: str) -> str:
 
     >>> without_server('connection to server at "db" (10.0.0.1), port 5432 failed: Connection refused; try again')
     'Connection refused; try again'
+    >>> without_server('could not translate host name "db" to address: Name or service not known')
+    'could not translate host name to address: Name or service not known'
     """
     return _SERVER.sub("", text)
 
