@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,6 +100,37 @@ def dags(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("TXBATCH_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("txbatch.wiring.Application", WithoutSpark)
     return written
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "given_up"),
+    [
+        (BatchStatus.ABORTED, "x (run a)", []),
+        (BatchStatus.PLANNED, None, [7]),  # txid 3 was given up by the same run, for the same reason
+        (BatchStatus.ABORTED, "another one's", [7]),  # refused by the ledger
+    ],
+)
+def test_a_run_finds_its_own_deed_by_the_txid_too(
+    status: BatchStatus, reason: str | None, given_up: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = list[int]()
+
+    def give_up(ledger: object, topology: str, txid: int, why: str, **_: Any) -> GivenUp:
+        done.append(txid)
+        return GivenUp(topology, txid, why, txid + 1)
+
+    monkeypatch.setattr(giving_up, "give_up", give_up)
+    reader = SimpleNamespace(given_up_by=lambda topology, reason: 4)
+    monkeypatch.setattr("txbatch.wiring.reader_beside", lambda steps: reader)
+    steps: Any = SimpleNamespace(
+        job=SimpleNamespace(topology=SimpleNamespace(name="words")),
+        ledger=SimpleNamespace(batch=lambda topology, txid: SimpleNamespace(status=status, reason=reason)),
+        concerning=lambda txid: nullcontext(),
+    )
+    params = {"abort": 7, "abort_skip": True, "why": "x"}
+    context: Any = {"params": params, "dag_run": SimpleNamespace(run_id="a")}
+    assert ("nothing is changed" in giving_up.run(steps, context)) is (given_up == [])
+    assert done == given_up
 
 
 def test_a_run_gives_up_a_batch_once_and_says_what_becomes_of_its_records(dags: TwoDags, postgres_url: str) -> None:

@@ -215,6 +215,19 @@ def test_a_partition_key_that_is_no_interval_is_refused_by_name(key: str, date: 
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize("date", [None, "2026-11-01T05:00", "2026-11-01T06:00"])
+def test_an_hour_that_the_zone_has_twice_is_refused_with_the_way_to_count_both(date: str | None) -> None:
+    dag = dag_of(sdk.CronDataIntervalTimetable("0 * * * *", "America/New_York"))
+
+    def found(key: str, of: str | None = None) -> Interval | None:
+        return grid.interval_of(run_of(partition_key=key, partition_date=of and moment(of)), dag)
+
+    with refused("TX415", "2026-11-01T01", "two hours", "'catch_up': 2026-11-01T01:00-04:00/2026-11-01T02:00"):
+        found("2026-11-01T01", date)
+    assert found("2026-11-01T00") == between("2026-11-01T04:00", "2026-11-01T05:00")
+    assert found("2026-11-01T02") == between("2026-11-01T07:00", "2026-11-01T08:00")
+
+
 class Counted:
     """The ledger's answer: what is covered, by this run and by others."""
 

@@ -20,17 +20,23 @@ from txbatch.core.errors import (
     OutcomeUnknown,
     PartitionUnreadable,
     RecordsGone,
+    TerminalError,
+    TxbatchError,
     Unavailable,
     error_of,
 )
 from txbatch.orchestration import result
+from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS
 from txbatch.orchestration.failing import outages
 from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.postgres.database import reach
 from txbatch.postgres.database.reach import away
+from txbatch.spouts.tables import connection
 from txbatch.spouts.tables.connection import no_connection
+from txbatch.spouts.topics import client
 
-LIMIT, SINCE = "ledger_timeout_minutes", "ledger_away_since"
-REFUSED = 'connection to server at "db", port 5432 failed: Connection refused'
+LIMIT, SINCE, SOURCE = "ledger_timeout_minutes", "ledger_away_since", "source_timeout"
+WHERE, REFUSED = 'connection to server at "db" (10.0.0.1), port 5432 failed: ', "Connection refused"
 
 
 class Task:
@@ -53,9 +59,13 @@ class Task:
         return None
 
 
+def ago(minutes: float) -> str:
+    return (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+
+
 @pytest.fixture
 def no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outages, "ledger_away", lambda: REFUSED)
+    monkeypatch.setattr(outages, "ledger_away", lambda: WHERE + REFUSED)
 
 
 @pytest.fixture
@@ -80,7 +90,7 @@ def test_a_task_without_its_ledger_waits_and_says_so(
     assert note.startswith("waits for the ledger since ")
     assert "goes on by itself" in note[:120]
     assert note.endswith(f"the ledger does not answer ({REFUSED})")
-    assert caplog.messages == [f"sales: {note}"]
+    assert caplog.messages == [f"sales: {note.replace(REFUSED, WHERE + REFUSED)}"]
 
 
 @pytest.mark.parametrize("error", [RecordsGone("x"), AirflowSkipException("x"), AirflowFailException("x")])
@@ -97,22 +107,55 @@ def test_an_error_beside_a_ledger_that_answers_is_left_to_airflows_retries(ledge
             Task().run(error)
 
 
-def test_one_outage_has_one_deadline_and_the_next_one_its_own(no_ledger: None) -> None:
+def test_one_outage_has_one_deadline_and_the_next_one_its_own(no_ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task()
     task.run(Unavailable("x"))
     first = dict(task.deadlines)
     assert timedelta(hours=5) < datetime.fromisoformat(first[LIMIT]) - datetime.now(UTC) <= timedelta(hours=6)
     task.run(Unavailable("x"), {"answers": False})
     assert task.deadlines == first
-    task.deadlines[SINCE] = (datetime.now(UTC) - timedelta(minutes=12)).isoformat()
+    task.deadlines[SINCE] = ago(12)
+    monkeypatch.setattr(outages, "ledger_away", lambda: None)
     assert task.run(None, {"answers": True}) is None
     assert task.deadlines == {}
     assert task.left == dict.fromkeys((result.XCOM_KEY, result.WAITED_KEY), "waited 12 min for the ledger")
 
 
+def test_a_ledger_that_the_triggerer_alone_sees_is_away_until_the_deadline(no_ledger: None) -> None:
+    task = Task(ledger_timeout_minutes=30)
+    task.run(Unavailable("x"))
+    first = dict(task.deadlines)
+    again = task.run(Unavailable("x"), {"answers": True})
+    assert again is not None
+    assert again.trigger.serialize()[1] == {"seconds": 60}, "no loop of a few seconds"
+    assert task.deadlines == first
+    task.deadlines[LIMIT] = ago(0)
+    with pytest.raises(AirflowFailException, match="waited 0:30:00"):
+        task.run(Unavailable("x"), {"answers": True})
+
+
+def test_an_outage_of_the_ledger_puts_off_all_other_deadlines(ledger: None) -> None:
+    task = Task()
+    task.deadlines = {SINCE: ago(90), LIMIT: ago(-60), "turn_timeout_minutes": ago(30), SOURCE: ago(60)}
+    task.run()
+    assert task.deadlines.keys() == {"turn_timeout_minutes", SOURCE}
+    left = [datetime.fromisoformat(each) - datetime.now(UTC) for each in task.deadlines.values()]
+    assert [round(each / timedelta(minutes=1)) for each in left] == [60, 30]
+
+
+def test_a_task_that_has_worked_for_long_has_new_deadlines(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, task = no_connection("shop", "connection refused"), Task()
+    task.deadlines[SOURCE] = ago(1)
+    with pytest.raises(AirflowFailException, match="waited 6:00:00"):
+        task.run(gone)
+    monkeypatch.setattr(outages, "_WORKED", timedelta())
+    assert task.run(gone) is not None
+    assert datetime.fromisoformat(task.deadlines[SOURCE]) - datetime.now(UTC) > timedelta(hours=5)
+
+
 def test_a_wait_that_is_too_long_fails_with_a_note(no_ledger: None) -> None:
     task = Task(ledger_timeout_minutes=30)
-    task.deadlines[LIMIT] = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    task.deadlines[LIMIT] = ago(0)
     told = f"waited 0:30:00: the ledger does not answer ({REFUSED}); clear this task once it does"
     with pytest.raises(AirflowFailException, match="sales: waited 0:30:00"):
         task.run(Unavailable("x"))
@@ -129,11 +172,13 @@ def test_a_task_without_its_whole_source_waits_longer_and_longer(ledger: None) -
         assert deferred is not None
         assert deferred.trigger.serialize()[1] == {"seconds": 20}
         assert task.left[result.XCOM_KEY].startswith("waits for the source, and goes on by itself, until ")
-        task.deadlines[LIMIT] = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
-        later = task.run(error)
-        assert later is not None
-        assert isinstance(later.trigger, AskAgainTrigger)
-        assert later.trigger.seconds == pytest.approx(4 * 3600 / 8, abs=5)
+        assert task.deadlines.keys() == {SOURCE}, "the ledger has a deadline of its own"
+        for waited, seconds in ((32, 4 * 60), (4 * 60, AIRFLOW_LEASE_SECONDS / 3)):
+            task.deadlines[SOURCE] = ago(waited - 6 * 60)
+            later = task.run(error)
+            assert later is not None
+            assert isinstance(later.trigger, AskAgainTrigger)
+            assert later.trigger.seconds == pytest.approx(seconds, abs=5)
 
 
 def test_a_database_is_away_unless_no_wait_helps(postgres_url: str) -> None:
@@ -142,6 +187,66 @@ def test_a_database_is_away_unless_no_wait_helps(postgres_url: str) -> None:
     port = "postgresql+psycopg2://txbatch@127.0.0.1:1/nothing"
     assert [away(url) for url in (postgres_url, nobody, nowhere)] == [None] * 3
     assert "Connection refused" in (away(port) or "")
+
+
+REFUSALS = [
+    'FATAL: pg_hba.conf rejects connection for host "10.0.0.9", user "x", database "y", no encryption',
+    "server does not support SSL, but SSL was required",
+    "SSL error: certificate verify failed",
+    'FATAL: database "shop" is not currently accepting connections',
+    "FATAL: no such database: shop",
+]
+
+
+@pytest.mark.parametrize("said", [*REFUSALS, 'root certificate file "/root.crt" does not exist'])
+def test_a_connection_that_no_wait_helps_is_no_outage(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(engine: object) -> Any:
+        raise Unavailable(f"the database refuses the session: {said}")
+
+    monkeypatch.setattr(reach, "transaction", refuses)
+    assert away("postgresql+psycopg2://txbatch@127.0.0.1:1/nothing") is None
+    assert isinstance(no_connection("shop", said), TerminalError)
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [
+        (None, True),
+        ("08006", True),
+        ("53300", True),
+        ("57P01", True),
+        ("57014", False),
+        ("40001", False),
+        ("XX000", False),
+    ],
+)
+def test_a_statement_is_waited_for_only_if_the_server_is_lost(state: str | None, waits: bool, ledger: None) -> None:
+    assert _waits(connection.in_our_words("shop.sale", state, "told by the server")) is waits
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [
+        ("_TRANSPORT", True),
+        ("_ALL_BROKERS_DOWN", True),
+        ("_TIMED_OUT", True),
+        ("NOT_LEADER_FOR_PARTITION", True),
+        ("_BAD_MSG", False),
+        ("UNSUPPORTED_VERSION", False),
+        ("_FAIL", False),
+    ],
+)
+def test_brokers_are_waited_for_only_if_they_are_lost(name: str, waits: bool, ledger: None) -> None:
+    assert _waits(client.in_our_words("source 'shop'", SimpleNamespace(name=lambda: name))) is waits
+
+
+def _waits(error: TxbatchError) -> bool:
+    """True for a wait, False for a try of Airflow's own."""
+    assert isinstance(error, PartitionUnreadable)
+    try:
+        return Task().run(error) is not None
+    except PartitionUnreadable:
+        return False
 
 
 PROGRAM = """

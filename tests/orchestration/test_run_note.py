@@ -7,13 +7,14 @@ import time
 import traceback
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from airflow.sdk import Param
 
 import txbatch_plugin
-from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError
+from txbatch.core.batch.transaction import BatchKind, Run
+from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError, Unavailable
 from txbatch.core.naming import naming_stream
 from txbatch.error_pages import advise
 from txbatch.orchestration import catching_up, operators, restating, result
@@ -108,6 +109,15 @@ def test_what_to_do_is_seen_however_long_the_reason_is(length: int) -> None:
     assert "; restore" in worded
 
 
+def test_a_note_names_no_server() -> None:
+    where = 'connection to server at "db.internal" (10.0.0.1), port 5432 failed: '
+    for more in ("", "x" * 200):
+        told = noted(Unavailable(f"{where}Connection refused {more}; see `txbatch doctor`"))
+        assert told is not None
+        assert "Connection refused" in told
+        assert not [each for each in ("db.internal", "10.0.0.1", "5432") if each in told]
+
+
 def test_the_note_of_a_task_that_is_tried_again_says_so() -> None:
     away, bad = PartitionUnreadable("north is away"), BadRecord("line 7")
     assert shown(away, 2, 4).startswith("txbatch: tried again (try 2 of 4): TX201")
@@ -184,6 +194,24 @@ def test_the_frames_of_a_users_own_spout_stand_before_the_sentence(caplog: pytes
     assert own.exc_info is not None
     assert own.getMessage() == "'of the spout'"
     assert sentence.getMessage().startswith("TX209 (try again): stream 'in' raised KeyError")
+
+
+def test_what_fails_before_the_note_of_success_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noted, a retry would skip, and no event would be sent."""
+    noted = list[object]()
+
+    def away(*_: object) -> NoReturn:
+        raise Unavailable("the ledger does not answer")
+
+    batch = SimpleNamespace(kind=BatchKind.RESTATE, txid=7)
+    steps: Any = SimpleNamespace(batch_of=lambda run: batch, success=noted.append)
+    monkeypatch.setattr(restating, "runs", away)
+    task: Any = SimpleNamespace(since=lambda *_: "")
+    waiting: Any = SimpleNamespace(context={})
+    for each in (task, SimpleNamespace(since=away)):
+        with pytest.raises(Unavailable):
+            operators.SuccessOperator.step(each, steps, Run("a"), waiting)
+    assert noted == []
 
 
 def test_an_error_that_nobody_expects_keeps_its_frames() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from late_days import FIELDS, Days
@@ -16,7 +16,7 @@ from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.batch.came_late import Late, Look
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.errors import LeaseHeld
+from txbatch.core.errors import LeaseHeld, Unavailable
 from txbatch.core.protocol.lookback import Counting, FoundLate, differing, lookbacks, outstanding
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -124,6 +124,21 @@ def test_a_late_file_that_is_gone_again_is_told(case: Case) -> None:
     assert case.told == ["late for txid 1: 1 record in x.csv; x.csv is gone since"]
     case.comes("x.csv", "01T10:00Z,a")
     assert case.run(4) == [4, 5]
+
+
+def test_an_outage_is_no_reason_to_leave_late_records_as_counted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.comes("x.csv", "01T10:00Z,a")
+    batch, run = attempt(case, 2)
+    case.steps.success(case.steps.commit(batch, run).batch)
+
+    def away(*_: object) -> NoReturn:
+        raise Unavailable("the ledger does not answer")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(case.ledger, "version", away)
+        with pytest.raises(Unavailable):
+            looked_back(case, batch, run)
+    assert looked_back(case, batch, run) == [1]
 
 
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:

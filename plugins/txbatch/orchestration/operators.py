@@ -337,19 +337,18 @@ class SuccessOperator(TransactionOperator):
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> None:
-        batch = steps.batch_of(run)
+        batch, context = steps.batch_of(run), waiting.context
+        # Before the note of success: after the note, a retry would skip, and send no event.
+        since = self.since(steps, batch, context) if batch.kind is BatchKind.RESTATE else ""
+        again: list[Any] = [each.restate.position for each in restating.runs(steps, context) if each.restate]
         if not steps.success(batch):
             self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting)
-        context = waiting.context
         line, found = self.counted(steps, batch, context), context["ti"].xcom_pull(task_ids="commit") or {}
         late = looking_back.late_of(steps, batch, context)
-        if batch.kind is BatchKind.RESTATE:
-            line += self.since(steps, batch, context)
-        line = looking_back.noted(line, late, found.get(looking_back.XCOM_KEY, []))
+        line = looking_back.noted(line + since, late, found.get(looking_back.XCOM_KEY, []))
         log.info("%s: %s", batch.topology, line)
         result.tell(context, line)
         txids = {*found.get("adopted", []), batch.txid, *(row["txid"] for row in late)}
-        again: list[Any] = [each.restate.position for each in restating.runs(steps, context) if each.restate]
         for asset in self.outlets:
             extra = context["outlet_events"][asset].extra
             extra.update({"topology": batch.topology, "txid": batch.txid, "txids": sorted(txids)})

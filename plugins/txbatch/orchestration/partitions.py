@@ -33,9 +33,14 @@ _SIZED = re.compile(
 def interval_of(key: str, date: datetime | None, dag: DAG) -> Interval:
     """Return the interval of a partition key. `date` is Airflow's own reading of the key, if there is one.
 
-    Raise NoInterval if the key is no interval of the grid.
+    Raise NoInterval if the key is no interval of the grid, or is two hours.
     """
     zone, timetable = zone_of(timetable_of(dag)), of_airflow(dag)
+    if both := _repeated(key, zone):
+        raise NoInterval(
+            f"partition {key!r} is two hours, as clocks go back ({zone}); count both by a run of {dag.dag_id} with the field "
+            f"'catch_up': {intervals.written(both.start, zone)}/{intervals.written(both.end, zone)}"
+        )
     try:
         start, end = _ends(key, date, zone)
         found = next(within(Interval(start, end or start + _LONG), timetable), None)
@@ -45,6 +50,19 @@ def interval_of(key: str, date: datetime | None, dag: DAG) -> Interval:
         told = f"is {_told(start, zone)} to {_told(end, zone)}" if end else f"begins at {_told(start, zone)}"
         raise _refused(key, told, dag, zone)
     return found
+
+
+def _repeated(key: str, zone: str) -> Interval | None:
+    """Return both hours of a key, if clocks in the zone show the hour twice. The key alone does not say the hour's turn."""
+    sized = _SIZED.fullmatch(key)
+    if sized is None or sized["hour"] is None:
+        return None
+    try:
+        shown = datetime.fromisoformat(key).replace(tzinfo=ZoneInfo(zone))
+    except ValueError:  # no time
+        return None
+    first, second = (shown.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+    return Interval(first, second + timedelta(hours=1)) if first < second else None
 
 
 def _ends(key: str, date: datetime | None, zone: str) -> tuple[datetime, datetime | None]:

@@ -48,12 +48,14 @@ class Deadlines:
         minutes = (self.context.get("params") or {}).get(parameter, LEDGER_TIMEOUT / timedelta(minutes=1))
         return _limit(minutes)
 
-    def left(self, parameter: str, complaint: str) -> timedelta:
+    def left(self, parameter: str, complaint: str, key: str | None = None) -> timedelta:
         """Return the time until the deadline for a kind of wait, counted from the first wait. After the deadline, fail the
         task.
+
+        `key` is the name of the deadline, if two kinds of wait share a parameter.
         """
         limit, now = self.limit(parameter), datetime.now(UTC)
-        deadline = self.of_waits.setdefault(parameter, (now + limit).isoformat())
+        deadline = self.of_waits.setdefault(key or parameter, (now + limit).isoformat())
         left = datetime.fromisoformat(deadline) - now
         if left <= timedelta():
             told = f"waited {limit}: {complaint}"
@@ -61,9 +63,14 @@ class Deadlines:
             raise AirflowFailException(f"{self.name}: {told}")
         return left
 
-    def latest(self, parameter: str) -> str:
+    def put_off(self, length: timedelta) -> None:
+        """Move all deadlines by the length of an outage."""
+        for key, deadline in self.of_waits.items():
+            self.of_waits[key] = (datetime.fromisoformat(deadline) + length).isoformat()
+
+    def latest(self, key: str) -> str:
         """Return the deadline for a kind of wait, for people."""
-        latest = datetime.fromisoformat(self.of_waits[parameter]).astimezone(UTC)
+        latest = datetime.fromisoformat(self.of_waits[key]).astimezone(UTC)
         return f"{latest:%Y-%m-%d %H:%M:%S} UTC"
 
     def wait(self, parameter: str, whom: str, complaint: str, trigger: Callable[[timedelta], BaseTrigger]) -> NoReturn:

@@ -20,6 +20,9 @@ _FOLDER = r"(?:[^/\s;,:`]*|[^/\s;,:.`]*\s[^/;,:.`]*[^/\s;,:.`])/"
 _QUOTED = re.compile(r"(?P<quote>['\"])(?:[a-z][a-z0-9+.-]*:/)?/(?:[^/'\"]*/)*(?P<name>[^/'\"]+)(?P=quote)")
 _PATH = re.compile(rf"(?<![\w.:/])(?:[a-z][a-z0-9+.-]*:/)?/(?:{_FOLDER})*(?P<name>[^/\s'\"`;,():]+)")
 
+# What libpq says before the reason: the host, its address and port, or the path of a socket. And a host without an address.
+_SERVER = re.compile(r'connection to server (?:at|on) .{1,300}? failed: |(?<=could not translate host name) "[^"]*"')
+
 
 def note(error: TxbatchError, advice: Advice, tried: int = 1, tries: int = 1) -> str:
     """Return the note of a task that failed at the try `tried` of so many `tries`: the task may be tried again.
@@ -27,11 +30,11 @@ def note(error: TxbatchError, advice: Advice, tried: int = 1, tries: int = 1) ->
     If the whole text is short and free of absolute paths, the note is the whole text.
     """
     outcome = "failed: " if isinstance(error, TerminalError) else _outcome(tried, tries)
-    whole = f"{outcome}{error}"
+    whole = without_server(f"{outcome}{error}")
     following = f"; next: {advice.next}" if advice.next not in (None, advice.more) else ""
     if len(whole + following) <= HEAD_MAX and without_folders(whole) == whole:
         return whole + following
-    told = f"{_head(outcome, error, advice)} | {error}"
+    told = f"{_head(outcome, error, advice)} | {without_server(str(error))}"
     return told + following if len(told + following) <= LINE_MAX else told
 
 
@@ -43,13 +46,24 @@ def _outcome(tried: int, tries: int) -> str:
 
 def _head(outcome: str, error: TxbatchError, advice: Advice) -> str:
     """Return the error with its code and without folders, cut, and what to do: the error's own words, or a command."""
-    wrong, _, remedy = without_folders(error.text).partition("; ")
+    wrong, _, remedy = without_folders(without_server(error.text)).partition("; ")
     topology = error.about.get("topology")
     if topology is not None:
         wrong = wrong.removeprefix(f"{topology}: ")
     named = f"next: {advice.next or advice.more}"
     todo = _cut(remedy, _REMEDY_MAX) if remedy else named if len(named) <= HEAD_MAX - 40 else f"next: {advice.more}"
     return f"{_cut(f'{outcome}{error.code} {wrong}', HEAD_MAX - len(todo) - 2)}; {todo}"
+
+
+def without_server(text: str) -> str:
+    """Return a text without the servers that libpq names: notes are for more people than logs.
+
+    >>> without_server('connection to server at "db" (10.0.0.1), port 5432 failed: Connection refused; try again')
+    'Connection refused; try again'
+    >>> without_server('could not translate host name "db" to address: Name or service not known')
+    'could not translate host name to address: Name or service not known'
+    """
+    return _SERVER.sub("", text)
 
 
 def without_folders(text: str) -> str:

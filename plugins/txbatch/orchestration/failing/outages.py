@@ -16,7 +16,8 @@ from airflow.providers.common.compat.sdk import AirflowException
 from txbatch.core.errors import DOES_NOT_ANSWER, PartitionUnreadable, TerminalError
 from txbatch.core.text import one_line
 from txbatch.orchestration import result
-from txbatch.orchestration.airflow import ledger_away
+from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS, ledger_away
+from txbatch.orchestration.failing.notes import without_server
 from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
 from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LEDGER_TIMEOUT_PARAM, Deadlines
 
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # Since when the ledger is away, beside the deadlines.
 _SINCE = "ledger_away_since"
+# The deadline for a source: as long as the ledger's, and of its own.
+_SOURCE = "source_timeout"
+# A task that has worked longer has met the ledger and the source: the outage before is over.
+_WORKED = timedelta(minutes=10)
 _ASK_AGAIN_SECONDS = 60.0
+# No longer sleep for a source: each try of the task renews the lease of its batch.
+_SLEEP_MAX = AIRFLOW_LEASE_SECONDS / 3
 # A source is asked again after a part of the outage until now: an attempt of Spark is dear.
 _PART = 8
 _WHY_MAX = 300
@@ -39,61 +46,77 @@ def outages_waited_for(
     """Context manager. If the block fails because the ledger or a source is away, defer the task.
 
     An error that no retry helps is raised. `event` is the end of the wait before, `of_waits` has the deadlines of the try.
+
+    The triggerer may see a ledger that the worker does not see. The worker alone decides about the end of an outage.
     """
-    deadlines = Deadlines(name, context, of_waits)
-    if event and event.get("answers"):
+    deadlines, began = Deadlines(name, context, of_waits), datetime.now(UTC)
+    if _SINCE in of_waits and ledger_away() is None:
         _over(deadlines)
     try:
         yield
     except (TerminalError, AirflowException):
         raise
     except Exception as error:
+        if datetime.now(UTC) - began > _WORKED:
+            _forget(deadlines)
         if why := ledger_away():
-            _wait_for_ledger(deadlines, why)
+            _wait_for_ledger(deadlines, why, seen=bool(event and event.get("answers")))
         if isinstance(error, PartitionUnreadable) and DOES_NOT_ANSWER in error.text:
             _wait_for_source(deadlines, error.text)
         raise
 
 
 def _over(deadlines: Deadlines) -> None:
-    """Forget the deadline: the next outage has its own. Leave the length of the outage for the note of the run."""
+    """Forget the deadline: the next outage has its own. Put off all other deadlines by the length of the outage, and leave
+    the length for the note of the run.
+    """
+    since = deadlines.of_waits.pop(_SINCE)
     deadlines.of_waits.pop(LEDGER_TIMEOUT_PARAM, None)
-    since = deadlines.of_waits.pop(_SINCE, None)
-    if since is not None:
-        told = f"waited {_length(since)} for the ledger"
-        log.info("%s: %s, which answers again", deadlines.name, told)
-        result.tell_wait(deadlines.context, told)
+    deadlines.put_off(datetime.now(UTC) - datetime.fromisoformat(since))
+    told = f"waited {_length(since)} for the ledger"
+    log.info("%s: %s, which answers again", deadlines.name, told)
+    result.tell_wait(deadlines.context, told)
 
 
-def _wait_for_ledger(deadlines: Deadlines, why: str) -> NoReturn:
-    why = one_line(why, _WHY_MAX)
-    now = datetime.now(UTC)
+def _forget(deadlines: Deadlines) -> None:
+    """Forget the deadlines of outages that are over."""
+    for key in (_SOURCE, _SINCE, LEDGER_TIMEOUT_PARAM):
+        deadlines.of_waits.pop(key, None)
+
+
+def _wait_for_ledger(deadlines: Deadlines, why: str, *, seen: bool) -> NoReturn:
+    """Wait until the triggerer sees the ledger; a while, if the triggerer has `seen` the ledger and the worker has not."""
+    now, why = datetime.now(UTC), f"the ledger does not answer ({why})"
     since = datetime.fromisoformat(deadlines.of_waits.setdefault(_SINCE, now.isoformat()))
-    left = deadlines.left(LEDGER_TIMEOUT_PARAM, f"the ledger does not answer ({why}); clear this task once it does")
-    told = (
-        f"waits for the ledger since {since:%H:%M} UTC, and goes on by itself, until {deadlines.latest(LEDGER_TIMEOUT_PARAM)} "
-        f"at the latest: the ledger does not answer ({why})"
+    left = deadlines.left(LEDGER_TIMEOUT_PARAM, f"{_for_notes(why)}; clear this task once it does")
+    latest = deadlines.latest(LEDGER_TIMEOUT_PARAM)
+    _say(
+        deadlines,
+        f"waits for the ledger since {since:%H:%M} UTC, and goes on by itself, until {latest} at the latest",
+        why,
     )
-    _say(deadlines, told)
-    deadlines.defer(LedgerTrigger(left.total_seconds()), left)
+    seconds = left.total_seconds()
+    deadlines.defer(AskAgainTrigger(min(_ASK_AGAIN_SECONDS, seconds)) if seen else LedgerTrigger(seconds), left)
 
 
 def _wait_for_source(deadlines: Deadlines, why: str) -> NoReturn:
-    left = deadlines.left(LEDGER_TIMEOUT_PARAM, f"{one_line(why, _WHY_MAX)}; clear this task once the source answers")
-    _say(
-        deadlines,
-        f"waits for the source, and goes on by itself, until {deadlines.latest(LEDGER_TIMEOUT_PARAM)} at the latest: "
-        f"{one_line(why, _WHY_MAX)}",
-    )
+    left = deadlines.left(LEDGER_TIMEOUT_PARAM, f"{_for_notes(why)}; clear this task once the source answers", _SOURCE)
+    latest = deadlines.latest(_SOURCE)
+    _say(deadlines, f"waits for the source, and goes on by itself, until {latest} at the latest", why)
     again = float((deadlines.context.get("params") or {}).get(ASK_AGAIN_PARAM, _ASK_AGAIN_SECONDS))
     waited = deadlines.limit(LEDGER_TIMEOUT_PARAM) - left
     seconds = max(again, waited.total_seconds() / _PART)
-    deadlines.defer(AskAgainTrigger(min(seconds, left.total_seconds())), left)
+    deadlines.defer(AskAgainTrigger(min(seconds, _SLEEP_MAX, left.total_seconds())), left)
 
 
-def _say(deadlines: Deadlines, told: str) -> None:
-    log.warning("%s: %s", deadlines.name, told)
-    result.tell(deadlines.context, told)
+def _say(deadlines: Deadlines, told: str, why: str) -> None:
+    """Log the wait, and leave a note without the server."""
+    log.warning("%s: %s: %s", deadlines.name, told, one_line(why))
+    result.tell(deadlines.context, f"{told}: {_for_notes(why)}")
+
+
+def _for_notes(why: str) -> str:
+    return one_line(without_server(why), _WHY_MAX)
 
 
 def _length(since: str) -> str:

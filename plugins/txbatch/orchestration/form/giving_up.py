@@ -85,16 +85,17 @@ def _asked(context: Context) -> tuple[Any, bool, str | None]:
 def run(steps: Steps, context: Context) -> str:
     """Give up the batch named in the form, once, and describe the outcome.
 
-    The stored reason names the DAG run: a run that is retried or cleared finds its own deed by the reason, and changes
-    nothing.
+    The stored reason names the DAG run: a run that is retried or cleared finds its own deed by the txid and the reason, and
+    changes nothing.
     """
     from txbatch.wiring import reader_beside
 
     topology, (asked, skip, partition) = steps.job.topology.name, _asked(context)
     txid, reason = int(asked), _reason(context)
     before = steps.ledger.batch(topology, txid)
-    by = reader_beside(steps).given_up_by(topology, reason) if skip else None
-    if by is not None or (before.status is BatchStatus.ABORTED and not skip):
+    aborted = before.status is BatchStatus.ABORTED
+    by = reader_beside(steps).given_up_by(topology, reason) if skip and aborted and before.reason == reason else None
+    if by is not None or (aborted and not skip):
         given_up = f", and its records were given up by txid {by}" if by else ""
         return f"txid {txid} was aborted before{given_up}; nothing is changed: {before.reason or 'no reason is kept'}"
     with steps.concerning(txid):

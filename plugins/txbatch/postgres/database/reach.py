@@ -9,11 +9,12 @@ from sqlalchemy import text
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.postgres.database.engine import connect, transaction
 
-# The server's words for a refused login, and the words of libpq without a password. The driver tells no SQLSTATE of a
-# refused session. A server of another language, and any other word, counts as away.
+# The words of the server, or of a pooler, for a refused login, and the words of libpq without a password or a certificate.
+# The driver tells no SQLSTATE of a refused session. A server of another language, and any other word, counts as away.
 _REFUSED = re.compile(
-    r"authentication failed|no password supplied|no pg_hba\.conf entry|(?:role|database) .* does not exist|"
-    r"is not permitted to log in|permission denied for database"
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects|no such database|"
+    r"(?:role|database) .* does not exist|is not permitted to log in|permission denied for database|"
+    r"is not currently accepting connections|does not support SSL|certificate verify failed|root certificate file"
 )
 _ADVICE = "; try again, or see `txbatch doctor`"
 

@@ -41,16 +41,19 @@ _SCHEME = re.compile(r"postgres(?:ql)?(?:\+psycopg2)?://")
 _NETWORK = re.compile(
     r"Connection refused|timeout expired|could not translate host name|No such file or directory|Connection reset|"
     r"server closed the connection unexpectedly|Network is unreachable|No route to host|SSL error|"
-    r"certificate verify failed|does not support SSL|target_session_attrs|session is (?:not )?read-only"
+    r"target_session_attrs|session is (?:not )?read-only"
 )
 _SETTING = re.compile(r"invalid (?:port number|integer value|\S+ value)|(?:root )?certificate file .* does not exist")
 _FATAL = re.compile(r"FATAL:\s+(.+)")
 _LOGIN = re.compile(
-    r"password authentication failed|no password supplied|authentication failed|no pg_hba\.conf entry|"
-    r"(?:role|database) .* does not exist|is not permitted to log in|permission denied for database"
+    r"password authentication failed|no password supplied|authentication failed|no pg_hba\.conf entry|pg_hba\.conf rejects|"
+    r"(?:role|database) .* does not exist|is not permitted to log in|permission denied for database|no such database|"
+    r"is not currently accepting connections|does not support SSL|certificate verify failed"
 )
 # A character that is not in the encoding of the client, or not in that of the server.
 _NO_TEXT = ("22021", "22P05")
+# A server that is lost, overloaded, or ends sessions.
+_AWAY = ("08", "53", "57P0")
 _UNFIT = ("42P01", "42703", "42704", "42809", "3F000", "42883", "25006")
 
 
@@ -220,4 +223,6 @@ def in_our_words(of: str, state: str | None, line: str) -> TxbatchError:
         )
     if state and state.startswith("22"):
         return BadRecord(f"{of}: {told}; mend the row, or declare the field a string")
+    if state and not state.startswith(_AWAY):
+        return PartitionUnreadable(f"{of} cannot be read now ({told}); try again")
     return PartitionUnreadable(f"{of} {DOES_NOT_ANSWER} ({told}); try again")

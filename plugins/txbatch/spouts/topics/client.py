@@ -46,6 +46,13 @@ _OF_READERS = {
 # Names of errors of the client, by what a person has to do.
 _LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 _RIGHTS = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}
+# Brokers that are lost, or look for a leader: an outage, which passes by itself.
+_AWAY = {
+    *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"),
+    *("NETWORK_EXCEPTION", "BROKER_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE"),
+    *("NOT_LEADER_FOR_PARTITION", "PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE"),
+    *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "LISTENER_NOT_FOUND", "NOT_CONTROLLER"),
+}
 _NO_TOPIC = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_NOENT", "UNKNOWN_TOPIC_ID"}
 
 
@@ -147,6 +154,8 @@ def in_our_words(of: str, error: Any, said: Said | None = None) -> TxbatchError:
         )
     if name == "_INVALID_ARG":
         return InvalidSetting(f"{of} has an option that the client of Kafka refuses; mend its options")
+    if name not in _AWAY:
+        return PartitionUnreadable(f"{of} cannot be read now ({name}); try again")
     return PartitionUnreadable(f"{of} {DOES_NOT_ANSWER} ({name}); try again")
 
 
