@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection
@@ -34,10 +33,14 @@ ATTEMPTS_MAX, READS_MAX, RESTATES_MAX, LISTED_MAX = 100, 100, 100, 100
 INTERVALS_MAX, PARTITIONS_MAX, TXIDS_MAX = 1_000, 100, 200
 
 
-def topologies(connection: Connection, may_read: Callable[[str], bool]) -> list[Topology]:
-    """Return the first topologies among the readable topologies of a user."""
-    names = [row["topology"] for row in _rows(connection, "page_names") if may_read(row["topology"])]
-    return [shown.topology(row) for row in _rows(connection, "page_topologies", names=names[:TOPOLOGIES_MAX])]
+def names(connection: Connection) -> list[str]:
+    """Return the names of all topologies, in order."""
+    return [row["topology"] for row in _rows(connection, "page_names")]
+
+
+def topologies(connection: Connection, readable: list[str]) -> list[Topology]:
+    """Return some topologies by their names."""
+    return [shown.topology(row) for row in _rows(connection, "page_topologies", names=readable)]
 
 
 def one(connection: Connection, name: str, told: dict[str, Any]) -> One:
