@@ -12,7 +12,7 @@ from psycopg2 import errors
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, TimeoutError
 
-from txbatch.core.errors import TxbatchError, Unavailable
+from txbatch.core.errors import TxbatchError
 from txbatch.postgres.database.engine import connect_to_show, transaction
 
 log = logging.getLogger(__name__)
@@ -22,6 +22,10 @@ SECONDS_MAX = 5
 
 class TooSlow(Exception):
     """A statement took longer than `SECONDS_MAX`."""
+
+
+class Busy(Exception):
+    """All connections of the pages are in use, and none became free within a second."""
 
 
 @dataclass
@@ -43,18 +47,18 @@ class Reader:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Context manager. Open one snapshot. Raise TooSlow, and Unavailable if all connections are busy."""
+        """Context manager. Open one snapshot. Raise TooSlow, and Busy if all connections are in use."""
         with told_if_slow(), transaction(self.engine) as connection:
             yield connection
 
 
 @contextmanager
 def told_if_slow() -> Iterator[None]:
-    """Context manager. Raise TooSlow for a statement that was cancelled, Unavailable if no connection became free."""
+    """Context manager. Raise TooSlow for a cancelled statement, Busy if no connection became free."""
     try:
         yield
     except TimeoutError as error:
-        raise Unavailable("all connections of the pages are busy; try again") from error
+        raise Busy from error
     except TxbatchError as error:
         cause = error.__cause__
         if isinstance(cause, DBAPIError) and isinstance(cause.orig, errors.QueryCanceled):
