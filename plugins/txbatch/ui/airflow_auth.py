@@ -22,6 +22,7 @@ from fastapi import Depends, HTTPException
 from sqlalchemy import select
 
 from txbatch import settings
+from txbatch.core.errors import Unavailable
 from txbatch.postgres.database.connections import url_of
 from txbatch.ui import asked
 
@@ -29,6 +30,8 @@ from txbatch.ui import asked
 CONNECTIONS = ("txbatch_report", "txbatch")
 SECTION, SHOW_VALUES = "txbatch", "pages_show_values"
 User = Annotated[Any, Depends(get_user)]
+# The connections that this process has found.
+_seen: set[str] = set()
 
 
 def readable(dag_id: str, user: User) -> str:
@@ -69,12 +72,18 @@ def show_values() -> bool:
 
 
 def database() -> tuple[str, str]:
-    """Return the URL of the database of the pages, and the name of the URL in errors."""
+    """Return the URL of the database of the pages, and the name of the URL in errors.
+
+    Raise Unavailable if a connection was there before and is not found now: no other database answers instead.
+    """
     for conn_id in CONNECTIONS[:1] if os.environ.get(settings.DATABASE_URL) else CONNECTIONS:
         try:
             found = Connection.get_connection_from_secrets(conn_id)
         except AirflowNotFoundException:
+            if conn_id in _seen:
+                raise Unavailable(f"the Airflow connection {conn_id!r} was there, and is not found now") from None
             continue
+        _seen.add(conn_id)
         return url_of(found), f"the Airflow connection {conn_id!r}"
     return settings.resolve().database_url, settings.DATABASE_URL
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
 from psycopg2 import errors
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, TimeoutError
 
+from txbatch import settings
 from txbatch.core.errors import TxbatchError
 from txbatch.postgres.database.engine import connect_to_show, transaction
 
 log = logging.getLogger(__name__)
 NAME = "txbatch ui"
 SECONDS_MAX = 5
+# How long the URL of a connection of Airflow is kept. Without a connection the next URL is a fallback, and is not kept:
+# Airflow tells a secrets backend that failed for a moment and a connection that is missing in the same words.
+KEPT_SECONDS, FALLBACK_SECONDS = 300, 10
 
 
 class TooSlow(Exception):
@@ -30,20 +36,41 @@ class Busy(Exception):
 
 @dataclass
 class Reader:
-    """A ledger's database, asked for pages. `url` returns the URL, which may hold a password, and what errors call the URL."""
+    """A ledger's database, asked for pages. `url` returns the URL, which may hold a password, and what errors call the URL.
+
+    The URL is looked up again after some time, and after each failed connect: connections of Airflow are edited.
+    """
 
     url: Callable[[], tuple[str, str]]
     _engine: Engine | None = None
+    _of: tuple[str, str] | None = None
+    _until: float = 0.0
     _lock: Lock = field(default_factory=Lock)
 
     @property
     def engine(self) -> Engine:
-        """The engine, made at the first use. Raise DefinitionError if the URL is wrong."""
+        """The engine of the URL as last looked up. Raise DefinitionError if the URL is wrong."""
         with self._lock:
-            if self._engine is None:
-                url, what = self.url()
-                self._engine = connect_to_show(url, application_name=NAME, seconds=SECONDS_MAX, what=what)
+            if self._engine is None or time.monotonic() >= self._until:
+                return self._resolved()
             return self._engine
+
+    def _resolved(self) -> Engine:
+        found = url, what = self.url()
+        if self._engine is None or found != self._of:
+            made = connect_to_show(url, application_name=NAME, seconds=SECONDS_MAX, what=what)
+            event.listen(made, "handle_error", self._noticed)
+            if self._engine is not None:
+                self._engine.dispose()
+            self._engine, self._of = made, found
+        kept = FALLBACK_SECONDS if what == settings.DATABASE_URL else KEPT_SECONDS
+        self._until = time.monotonic() + kept
+        return self._engine
+
+    def _noticed(self, context: ExceptionContext) -> None:
+        """Look the URL up anew at the next use if the server could not be reached, or refused the session."""
+        if context.connection is None or context.is_disconnect:
+            self._until = 0.0
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
