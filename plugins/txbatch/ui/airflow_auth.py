@@ -29,6 +29,8 @@ from txbatch.ui import asked
 # The first that is there is the database of the pages; a reader's is enough.
 CONNECTIONS = ("txbatch_report", "txbatch")
 SECTION, SHOW_VALUES = "txbatch", "pages_show_values"
+# No team of Airflow can have such a name.
+NOBODYS = "~"
 User = Annotated[Any, Depends(get_user)]
 # The connections that this process has found.
 _seen: set[str] = set()
@@ -50,8 +52,11 @@ Readable = Annotated[str, Depends(readable)]
 
 
 def may(user: Any, method: Any, dag_id: str) -> bool:
-    """Return whether a user may read (GET) or trigger (POST) the runs of a DAG."""
-    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)) if _teams() else DagDetails(id=dag_id)
+    """Return whether a user may read (GET) or trigger (POST) the runs of a DAG.
+
+    With teams a DAG unknown to Airflow belongs to nobody's team: an auth manager lets administrators alone pass.
+    """
+    details = DagDetails(id=dag_id, team_name=_team(dag_id)) if _teams() else DagDetails(id=dag_id)
     manager = get_auth_manager()
     return bool(manager.is_authorized_dag(method=method, access_entity=DagAccessEntity.RUN, details=details, user=user))
 
@@ -86,6 +91,13 @@ def database() -> tuple[str, str]:
         _seen.add(conn_id)
         return url_of(found), f"the Airflow connection {conn_id!r}"
     return settings.resolve().database_url, settings.DATABASE_URL
+
+
+def _team(dag_id: str) -> str | None:
+    """Return the team of a DAG; None for a known DAG without a team."""
+    with create_session() as session:
+        known = session.execute(select(DagModel.dag_id).where(DagModel.dag_id == dag_id)).first()
+    return DagModel.get_team_name(dag_id) if known else NOBODYS
 
 
 def _teams() -> bool:
