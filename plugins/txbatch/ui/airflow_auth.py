@@ -22,9 +22,9 @@ from fastapi import Depends, HTTPException
 from sqlalchemy import select
 
 from txbatch import settings
-from txbatch.core.errors import Unavailable
+from txbatch.core.errors import InvalidName, Unavailable
+from txbatch.core.topology.topology import checked_topology_name
 from txbatch.postgres.database.connections import url_of
-from txbatch.ui import asked
 
 # The first that is there is the database of the pages; a reader's is enough.
 CONNECTIONS = ("txbatch_report", "txbatch")
@@ -39,10 +39,13 @@ _seen: set[str] = set()
 def readable(dag_id: str, user: User) -> str:
     """Return the name of a topology whose runs the user may read. The name in the path alone decides.
 
-    Raise 422 for a name that no topology has, before anything is asked; 403 if the user may not read the runs of this DAG.
+    Raise 422 for a name that no topology has, before anything is asked, also for `~`, Airflow's name of all DAGs; 403 if the
+    user may not read the runs of this DAG.
     """
-    if not asked.TOPOLOGY.fullmatch(dag_id):
-        raise HTTPException(422, "no topology has such a name")
+    try:
+        checked_topology_name(dag_id)
+    except InvalidName:
+        raise HTTPException(422, "no topology has such a name") from None
     if not may(user, "GET", dag_id):
         raise HTTPException(403, "you may not read the runs of this DAG")
     return dag_id
