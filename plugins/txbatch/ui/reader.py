@@ -15,7 +15,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, TimeoutError
 
 from txbatch import settings
-from txbatch.core.errors import TxbatchError
+from txbatch.core.errors import TxbatchError, Unavailable
 from txbatch.postgres.database.engine import connect_to_show, transaction
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class Reader:
     _engine: Engine | None = None
     _of: tuple[str, str] | None = None
     _until: float = 0.0
+    _answers: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -70,13 +71,21 @@ class Reader:
     def _noticed(self, context: ExceptionContext) -> None:
         """Look the URL up anew at the next use if the server could not be reached, or refused the session."""
         if context.connection is None or context.is_disconnect:
-            self._until = 0.0
+            self._until, self._answers = 0.0, False
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Context manager. Open one snapshot. Raise TooSlow, and Busy if all connections are in use."""
-        with told_if_slow(), transaction(self.engine) as connection:
-            yield connection
+        """Context manager. Open one snapshot. Raise TooSlow, and Busy if all connections are in use; Unavailable if all wait
+        for a server without an answer.
+        """
+        try:
+            with told_if_slow(), transaction(self.engine) as connection:
+                self._answers = True
+                yield connection
+        except Busy as error:
+            if self._answers:
+                raise
+            raise Unavailable("the server of the ledger has not answered") from error
 
 
 @contextmanager
