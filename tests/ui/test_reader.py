@@ -29,7 +29,7 @@ def looking(*found: tuple[str, str]) -> tuple[Callable[[], tuple[str, str]], lis
     return look, asked
 
 
-def test_a_connection_is_kept_and_a_fallback_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_kept_and_a_fallback_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "FALLBACK_SECONDS", 0)
     look, asked = looking(("embedded", FALLBACK), ("report", FOUND), ("never", FOUND))
     pages = Reader(look)

@@ -21,9 +21,9 @@ from txbatch.postgres.database.engine import connect_to_show, transaction
 log = logging.getLogger(__name__)
 NAME = "txbatch ui"
 SECONDS_MAX = 5
-# How long the URL of a connection of Airflow is kept. Without a connection the next URL is a fallback, and is not kept:
-# Airflow tells a secrets backend that failed for a moment and a connection that is missing in the same words.
-KEPT_SECONDS, FALLBACK_SECONDS = 300, 10
+# How long a URL is kept: of a connection of Airflow, and without a connection. Airflow tells a secrets backend that failed
+# for a moment and a missing connection in the same words: a URL taken instead must give way soon.
+KEPT_SECONDS, FALLBACK_SECONDS = 60, 10
 
 
 class TooSlow(Exception):
