@@ -106,7 +106,7 @@ SELECT (SELECT interval_start FROM report.batches
          ORDER BY interval_start DESC LIMIT 1) AS last;
 
 -- page_intervals --
--- The intervals that begin in a window of time; which txid counts each, and what that one read.
+-- The newest intervals that begin in a window of time; which txid counts each, and what that one read.
 SELECT b.interval_start, b.interval_end, b.txid, b.kind, b.status, b.attempts, b.run_id,
        CASE WHEN b.status <> 'committed' THEN NULL WHEN b.replaced_by IS NULL THEN b.txid ELSE c.txid END AS counts,
        CASE WHEN b.replaced_by IS NULL THEN b.records ELSE c.records END AS records,
@@ -120,12 +120,12 @@ SELECT b.interval_start, b.interval_end, b.txid, b.kind, b.status, b.attempts, b
           AND r.replaced_by IS NULL LIMIT 1) c ON true
  WHERE b.topology = :topology AND b.interval_start >= :start AND b.interval_start < :end
    AND b.status <> 'aborted' AND b.kind <> 'restate'
- ORDER BY b.interval_start LIMIT :limit;
+ ORDER BY b.interval_start DESC LIMIT :limit;
 
 -- page_gaps --
--- What is not counted in a window of time.
+-- The newest of what is not counted in a window of time.
 SELECT gap_start, gap_end, txid, status FROM report.gaps
- WHERE topology = :topology AND gap_end > :start AND gap_start < :end ORDER BY gap_start LIMIT :limit;
+ WHERE topology = :topology AND gap_end > :start AND gap_start < :end ORDER BY gap_start DESC LIMIT :limit;
 
 -- page_partitions --
 -- Partitions by name, after one, with a part of their name.

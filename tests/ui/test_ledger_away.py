@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -44,6 +44,19 @@ def test_a_server_that_says_nothing_is_told_to_several_at_once(site_of: Callable
         site = site_of(URL.format("127.0.0.1", silent.getsockname()[1]))
         with ThreadPoolExecutor(5) as several:
             list(several.map(lambda _: told_away(site), range(5)))
+
+
+def test_connections_that_are_all_in_use_are_told_as_busy(ledgers: Callable[[str], str]) -> None:
+    asked = reader.Reader(lambda: (ledgers("seeded"), "a test"))
+    with ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(asked.snapshot())
+        with pytest.raises(reader.Busy) as told, asked.snapshot():
+            pass
+    assert app.answer_to(told.value) == (503, app.BUSY)
+    with asked.snapshot() as connection:
+        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
+    asked.engine.dispose()
 
 
 def test_no_text_names_a_host_a_role_or_a_password(

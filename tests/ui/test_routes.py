@@ -110,6 +110,18 @@ def test_each_route_answers_each_role_by_the_rights_of_its_dag(site: Site, route
                 assert [*answer.json()] == ["detail"]
 
 
+def test_with_teams_a_topology_without_a_dag_is_shown_to_administrators_alone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "true")
+    monkeypatch.setattr("airflow.models.dag.DagModel.get_team_name", lambda dag_id: None)
+    for role in ROLES:
+        listed = [each["topology"] for each in site.told("/api/topologies", role)["topologies"]]
+        assert listed == (list(TOPOLOGIES) if role == "admin" else ["flights"])
+        assert site.get(T.format("clicks"), role).status_code == (200 if role == "admin" else 403)
+        assert site.get(T.format("flights"), role).status_code == 200
+
+
 @pytest.mark.parametrize("role", [None, *ROLES, "one"])
 def test_the_list_has_the_topologies_that_a_user_may_read(site: Site, role: str | None) -> None:
     answer = site.get("/api/topologies", role)

@@ -22,22 +22,30 @@ from fastapi import Depends, HTTPException
 from sqlalchemy import select
 
 from txbatch import settings
+from txbatch.core.errors import InvalidName, Unavailable
+from txbatch.core.topology.topology import checked_topology_name
 from txbatch.postgres.database.connections import url_of
-from txbatch.ui import asked
 
 # The first that is there is the database of the pages; a reader's is enough.
 CONNECTIONS = ("txbatch_report", "txbatch")
 SECTION, SHOW_VALUES = "txbatch", "pages_show_values"
+# No team of Airflow can have such a name.
+NOBODYS = "~"
 User = Annotated[Any, Depends(get_user)]
+# The connections that this process has found.
+_seen: set[str] = set()
 
 
 def readable(dag_id: str, user: User) -> str:
     """Return the name of a topology whose runs the user may read. The name in the path alone decides.
 
-    Raise 422 for a name that no topology has, before anything is asked; 403 if the user may not read the runs of this DAG.
+    Raise 422 for a name that no topology has, before anything is asked, also for `~`, Airflow's name of all DAGs; 403 if the
+    user may not read the runs of this DAG.
     """
-    if not asked.TOPOLOGY.fullmatch(dag_id):
-        raise HTTPException(422, "no topology has such a name")
+    try:
+        checked_topology_name(dag_id)
+    except InvalidName:
+        raise HTTPException(422, "no topology has such a name") from None
     if not may(user, "GET", dag_id):
         raise HTTPException(403, "you may not read the runs of this DAG")
     return dag_id
@@ -47,8 +55,11 @@ Readable = Annotated[str, Depends(readable)]
 
 
 def may(user: Any, method: Any, dag_id: str) -> bool:
-    """Return whether a user may read (GET) or trigger (POST) the runs of a DAG."""
-    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)) if _teams() else DagDetails(id=dag_id)
+    """Return whether a user may read (GET) or trigger (POST) the runs of a DAG.
+
+    With teams a DAG unknown to Airflow belongs to nobody's team: an auth manager lets administrators alone pass.
+    """
+    details = DagDetails(id=dag_id, team_name=_team(dag_id)) if _teams() else DagDetails(id=dag_id)
     manager = get_auth_manager()
     return bool(manager.is_authorized_dag(method=method, access_entity=DagAccessEntity.RUN, details=details, user=user))
 
@@ -69,14 +80,27 @@ def show_values() -> bool:
 
 
 def database() -> tuple[str, str]:
-    """Return the URL of the database of the pages, and the name of the URL in errors."""
+    """Return the URL of the database of the pages, and the name of the URL in errors.
+
+    Raise Unavailable if a connection was there before and is not found now: no other database answers instead.
+    """
     for conn_id in CONNECTIONS[:1] if os.environ.get(settings.DATABASE_URL) else CONNECTIONS:
         try:
             found = Connection.get_connection_from_secrets(conn_id)
         except AirflowNotFoundException:
+            if conn_id in _seen:
+                raise Unavailable(f"the Airflow connection {conn_id!r} was there, and is not found now") from None
             continue
+        _seen.add(conn_id)
         return url_of(found), f"the Airflow connection {conn_id!r}"
     return settings.resolve().database_url, settings.DATABASE_URL
+
+
+def _team(dag_id: str) -> str | None:
+    """Return the team of a DAG; None for a known DAG without a team."""
+    with create_session() as session:
+        known = session.execute(select(DagModel.dag_id).where(DagModel.dag_id == dag_id)).first()
+    return DagModel.get_team_name(dag_id) if known else NOBODYS
 
 
 def _teams() -> bool:

@@ -32,7 +32,7 @@ from txbatch.core.errors import (
 from txbatch.core.errors.records import BadRecord
 from txbatch.ui import airflow_auth, routes
 from txbatch.ui.asked import Refused
-from txbatch.ui.reader import SECONDS_MAX, Reader, TooSlow
+from txbatch.ui.reader import SECONDS_MAX, Busy, Reader, TooSlow
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
@@ -52,6 +52,7 @@ HEADERS = {
 }
 AWAY = "the ledger does not answer"
 OLD = f"this ledger is not of txbatch {__version__}: txbatch migrate, or another version of txbatch"
+BUSY = "the pages are busy, and ask again shortly"
 SLOW = f"the ledger took longer than {SECONDS_MAX} s"
 NO_RIGHT = "the database's role of these pages may not read this report: txbatch grants"
 GONE = "a report of this state is gone"
@@ -77,7 +78,7 @@ def create_app(static: Path = STATIC, database: Callable[[], tuple[str, str]] = 
     app = FastAPI(title="txbatch", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
     _serve(app, assets)
     app.include_router(routes.router(Reader(database), app.openapi))
-    for kind in (HTTPException, RequestValidationError, TxbatchError, Refused, TooSlow, Exception):
+    for kind in (HTTPException, RequestValidationError, TxbatchError, Refused, TooSlow, Busy, TimeoutError, Exception):
         app.add_exception_handler(kind, _told)
     app.add_middleware(Guarded)
     return app
@@ -138,7 +139,7 @@ def _told(request: Request, error: Exception) -> Response:
     """Return the answer to a request that failed. Texts of the database go to the log: they name hosts."""
     status, detail = answer_to(error)
     if status >= 500:
-        log.error("%s: %s", request.url.path, error, exc_info=error if detail == BROKEN else None)
+        log.error("%s: %s", request.url.path, str(error) or detail, exc_info=error if detail == BROKEN else None)
     return JSONResponse({"detail": detail}, status, {**HEADERS, "Cache-Control": "no-store"})
 
 
@@ -165,9 +166,11 @@ def answer_to(error: Exception) -> tuple[int, str]:
             return 503, NO_RIGHT
         case TooSlow():
             return 503, SLOW
+        case Busy() | TimeoutError():
+            return 503, BUSY
         case DatabaseRefused() if _is_of_another_version(error):
             return 503, OLD
-        case TxbatchError() | TimeoutError():
+        case TxbatchError():
             return 503, AWAY
         case _:
             return 500, BROKEN

@@ -11,8 +11,6 @@ from txbatch.core.records.fields import encodable
 TXID_MAX = 2**63 - 1
 KEY_PARTS_MAX = 64
 DAYS_MAX = 400
-# A topology's name is the name of its DAG; `~` is what Airflow calls all DAGs.
-TOPOLOGY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _TXID = re.compile(r"[0-9]{1,19}")
 STATUSES = ("planned", "emitted", "committed", "aborted")
 

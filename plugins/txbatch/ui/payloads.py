@@ -293,7 +293,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The intervals of a window of time."""
+    """The intervals of a window of time. `more`: only the newest of the window, from the begin of `span` on."""
 
     span: Span
     zone: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,6 +11,7 @@ from txbatch.core.errors import UnknownName
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables.batches import unknown_topology
 from txbatch.ui import asked, shown
+from txbatch.ui.asked import Window
 from txbatch.ui.payloads import (
     Batch,
     Batches,
@@ -34,10 +35,14 @@ ATTEMPTS_MAX, READS_MAX, RESTATES_MAX, LISTED_MAX = 100, 100, 100, 100
 INTERVALS_MAX, PARTITIONS_MAX, TXIDS_MAX = 1_000, 100, 200
 
 
-def topologies(connection: Connection, may_read: Callable[[str], bool]) -> list[Topology]:
-    """Return the first topologies among the readable topologies of a user."""
-    names = [row["topology"] for row in _rows(connection, "page_names") if may_read(row["topology"])]
-    return [shown.topology(row) for row in _rows(connection, "page_topologies", names=names[:TOPOLOGIES_MAX])]
+def names(connection: Connection) -> list[str]:
+    """Return the names of all topologies, in order."""
+    return [row["topology"] for row in _rows(connection, "page_names")]
+
+
+def topologies(connection: Connection, readable: list[str]) -> list[Topology]:
+    """Return some topologies by their names."""
+    return [shown.topology(row) for row in _rows(connection, "page_topologies", names=readable)]
 
 
 def one(connection: Connection, name: str, told: dict[str, Any]) -> One:
@@ -124,21 +129,30 @@ def batch_of(connection: Connection, name: str, txid: int) -> Batch:
 
 
 def intervals(connection: Connection, name: str, start: str | None, end: str | None) -> Intervals:
-    """Return the intervals beginning in a window of time, and the time not counted."""
+    """Return the newest intervals beginning in a window of time, and the time not counted between.
+
+    Without a window: the last month, or as much as may be asked for if no interval begins in the last month.
+    """
     topology = known(connection, name)
     (whole,) = _rows(connection, "page_span", topology=name)
     window = asked.window(start, end, whole["last"])
     of_all = shown.at(whole["first"]), shown.at(whole["last"])
     if window is None:
         return Intervals(Span(None, None, *of_all), topology["zone"], [], [], False)
-    of = {"topology": name, "start": window.start, "end": window.end, "limit": INTERVALS_MAX + 1}
-    found, gaps = (_rows(connection, statement, **of) for statement in ("page_intervals", "page_gaps"))
+    found = _newest(connection, "page_intervals", name, window)
+    if not found and start is None:
+        window = Window(window.end - timedelta(days=asked.DAYS_MAX), window.end)
+        found = _newest(connection, "page_intervals", name, window)
+    gaps = _newest(connection, "page_gaps", name, window)
+    starts = (found, "interval_start"), (gaps, "gap_start")
+    more = [rows[INTERVALS_MAX - 1][column] for rows, column in starts if len(rows) > INTERVALS_MAX]
+    begin = max([window.start, *more])
     return Intervals(
-        Span(shown.at(window.start), shown.at(window.end), *of_all),
+        Span(shown.at(begin), shown.at(window.end), *of_all),
         topology["zone"],
-        [shown.interval(row) for row in found[:INTERVALS_MAX]],
-        [shown.gap(row) for row in gaps[:INTERVALS_MAX]],
-        max(len(found), len(gaps)) > INTERVALS_MAX,
+        [shown.interval(row) for row in reversed(found[:INTERVALS_MAX]) if row["interval_start"] >= begin],
+        [shown.gap(row) for row in reversed(gaps[:INTERVALS_MAX]) if row["gap_end"] > begin],
+        bool(more),
     )
 
 
@@ -188,6 +202,11 @@ def _proof(connection: Connection, name: str, batch: Batch) -> Proof:
 def _batches(connection: Connection, name: str, limit: int, **asked_for: Any) -> list[Batch]:
     given = {"before": None, "status": None, "txids": None, **asked_for}
     return [shown.batch(row) for row in _rows(connection, "page_batches", topology=name, limit=limit, **given)]
+
+
+def _newest(connection: Connection, statement: str, name: str, window: Window) -> list[Any]:
+    of = {"topology": name, "start": window.start, "end": window.end}
+    return _rows(connection, statement, **of, limit=INTERVALS_MAX + 1)
 
 
 def _rows(connection: Connection, statement: str, **given: Any) -> list[Any]:

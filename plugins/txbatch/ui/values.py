@@ -21,7 +21,7 @@ from txbatch.ui.state_payloads import AsOf, Changed, Changes, Column, Keys, Vers
 
 KEYS_MAX, VERSIONS_MAX, CHANGES_MAX, CHANGES_OF_BATCH_MAX = 50, 1_000, 200, 50
 TEXT = "text"
-# The columns of report.why_<state> behind the values; those of a state that removes keys have two more.
+# The columns of report.why_<state> behind the values and `counts`; those of a state that removes keys have two more.
 _ABOUT = ("attempt", "dag_id", "run_id", "run", "start", "end", "committed_at", "reason", "requested_by", "reads")
 
 
@@ -169,8 +169,19 @@ class StatePages(HistoryReader):
     def _dated_shape(self, state: str) -> Shape:
         """Return a state with its past. Raise PastNotKept for any other state."""
         shape = self._shape(state)
-        self._dated(state)
-        return shape
+        with told_if_slow():
+            self._dated(state)
+        return replace(shape, values=self._in_order(shape))
+
+    def _in_order(self, shape: Shape) -> list[Column]:
+        """Return the values in the order of the functions on the past: a view has older columns first, a function has not."""
+        found = self._rows("report_functions", names=[f"why_{shape.name}"])
+        if not found:
+            return shape.values
+        named = {value.name: value for value in shape.values}
+        behind = len(_ABOUT) + (3 if shape.removable else 1)
+        listed_values = found[0]["columns"][len(shape.typed) + 3 : -behind]
+        return [named.get(name, Column(name, type_)) for name, type_ in listed_values]
 
     def _past_shape(self, state: str) -> Shape:
         """Return a state with a past for PostgreSQL. Raise PastNotKept for any other state."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PLAN_PARAM = "plan_only"
 XCOM_KEY = "plan"
+# The greatest number up to which a browser holds every whole number.
+EXACT_MAX = 2**53 - 1
 
 
 def params(topology: Topology, taken: Collection[str]) -> dict[str, Param]:
@@ -70,12 +72,24 @@ def preview(steps: Steps, emitter: EmitAgain, context: Context) -> str:
     from txbatch.previews import headline, preview_restates
 
     rows = preview_restates(steps, emitter, restates(steps, context))
-    context["ti"].xcom_push(key=XCOM_KEY, value=json.loads(json.dumps(rows, default=plain)))
+    context["ti"].xcom_push(key=XCOM_KEY, value=told(rows))
     for row in rows:
         log.info("%s: %s", row["topology"], headline(row))
         for state in row["states"]:
             log.info("%s: %s", row["topology"], _of_state(state))
     return "; ".join(map(headline, rows))
+
+
+def told(rows: list[dict[str, Any]]) -> Any:
+    """Return the rows of a plan as JSON for a browser: numbers beyond those that a browser holds exactly are texts.
+
+    >>> told([{"keys": 7, "total": 2**53}])
+    [{'keys': 7, 'total': '9007199254740992'}]
+    """
+    return json.loads(
+        json.dumps(rows, default=plain),
+        parse_int=lambda digits: int(digits) if abs(int(digits)) <= EXACT_MAX else digits,
+    )
 
 
 def _of_state(state: Mapping[str, Any]) -> str:
