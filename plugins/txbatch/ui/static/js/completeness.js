@@ -11,7 +11,7 @@ import { covers, digits, hours, many, unit, zoneOf } from "./words.js";
 
 const DAY = 86400000;
 // Intervals of a day or more are shown for a year at once: the route answers for at most 400 days.
-const WIDE_DAYS = 365;
+const WIDE_DAYS = 366;
 const NARROW_DAYS = 31;
 const LONG_HOURS = 20;
 
