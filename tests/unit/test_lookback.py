@@ -126,6 +126,33 @@ def test_a_late_file_that_is_gone_again_is_told(case: Case) -> None:
     assert case.run(4) == [4, 5]
 
 
+def test_a_file_of_the_position_that_shrank_after_it_was_met_loses_no_counted_record(case: Case) -> None:
+    case.define(None)
+    case.comes("x.csv", "01T10:00Z,a")
+    case.run(2)
+    (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+    case.define("3 days")
+    assert case.run(3) == [3]
+    assert case.told == ["late for txid 1: 1 record in x.csv; 1.csv is shorter since"]
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
+
+
+def test_a_file_that_shrinks_before_the_restate_is_planned_loses_no_counted_record(case: Case) -> None:
+    case.comes("x.csv", "01T10:00Z,a")
+    (batch, run), counting = attempt(case, 2), Counting()
+    case.steps.success(case.steps.commit(batch, run).batch)
+    counting.add(batch)
+    look_back = LookBack(case.steps, run)
+    (late,) = look_back.due(counting)
+    (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+    with case.runner() as runner:
+        assert look_back.again(late, runner._finish_held) == []
+    (told,) = look_back.told
+    assert "1.csv is shorter since" in (told.why_not or "")
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
+    assert case.run(3) == [4], "the aborted restate blocks nothing"
+
+
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:
     case.run(3)
     case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a", "03T10:00Z,a")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from txbatch.core.batch.plan import BatchPlan, OfInterval
-from txbatch.core.batch.transaction import Batch, Metadata, Run
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import lookback, restate
-from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition
+from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition, plan_of
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
 from txbatch.run.unfinished import reason_of
@@ -37,13 +38,16 @@ class LookBack:
         """Return the late positions to count again, oldest first, and add the told positions to `told`."""
         due = list[LatePosition]()
         found = [late for late in self._in_files() if late.found_by in counted.txids or self._is_within(late, counted)]
-        for late in [*found, *self._in_tables(counted)]:
-            within = self._is_within(late, counted)
-            why_not = self._why_not(late) if within else late.why_not
-            if within and why_not is None:
-                due.append(late)
-            else:
-                self.told.append(replace(late, why_not=why_not))
+        with ExitStack() as looks:
+            for spout in lookback.in_files(self.steps.job.topology).values():
+                looks.enter_context(spout.one_look())
+            for late in [*found, *self._in_tables(counted)]:
+                within = self._is_within(late, counted)
+                why_not = self._why_not(late) if within else late.why_not
+                if within and why_not is None:
+                    due.append(late)
+                else:
+                    self.told.append(replace(late, why_not=why_not))
         return sorted(due, key=lambda late: late.position)
 
     def _is_within(self, late: LatePosition, counted: Counting) -> bool:
@@ -82,7 +86,7 @@ class LookBack:
         """Yield the positions with late rows, without those of the run. A table that cannot be compared is logged."""
         topology = self.steps.job.topology
         for name, spout in lookback.in_tables(topology).items():
-            plans = [(each, plan) for each in self._compared(name, counted) if (plan := _plan_of(each.plan, name))]
+            plans = [(each, plan) for each in self._compared(name, counted) if (plan := plan_of(each.plan, name))]
             try:
                 found = spout.late_rows([plan for _, plan in plans])
             except TxbatchError as error:
@@ -124,21 +128,22 @@ class LookBack:
             return error.text
 
     def _differing(self, late: LatePosition, counted: BatchPlan) -> str | None:
-        """Return the first changed file of a counted plan, with the change; None without such a file."""
+        """Return the first file of a counted plan that is another one by now, with the change; None without such a file.
+
+        A file may still change until the restate has a plan: the commit compares that plan (`lookback.check_files`).
+        """
         spouts = lookback.in_files(self.steps.job.topology)
         for name in sorted(late.streams & spouts.keys()):
             found_by = self.steps.ledger.batch(self.name, late.found_by)
-            then, now = _plan_of(counted, name), _plan_of(found_by.plan, name)
-            if not then or not now:
+            spout, then, met = spouts[name], plan_of(counted, name), plan_of(found_by.plan, name)
+            if not then or not met:
                 continue
-            spout, read = spouts[name], {*then["files"], *late.files}
-            if gone := sorted(read.intersection([*spout.gone(then), *spout.gone(now)])):
-                return f"{gone[0]} is gone since"
-            if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
-                return told
+            try:
+                now = spout.as_now(then)
+                if gone := sorted({*then["files"], *(late.files.keys() & met["files"].keys())} - now["files"].keys()):
+                    return f"{gone[0]} is gone since"
+                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
+                    return told
+            except TxbatchError as error:
+                return error.text
         return None
-
-
-def _plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
-    planned = plan.streams.get(stream)
-    return planned.plan if isinstance(planned, OfInterval) else None

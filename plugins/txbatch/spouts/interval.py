@@ -197,6 +197,10 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
             return []
         return self._within(files, plan["interval"])
 
+    def as_now(self, metadata: Metadata) -> Metadata:
+        """Return a plan of the same interval with the present files. Raise TransientError without files."""
+        return {**metadata, "files": self._found(metadata["interval"])}
+
     def gone(self, metadata: Metadata) -> list[str]:
         """Return the files a plan names that are gone by now."""
         there = set(self._files())

@@ -22,12 +22,14 @@ from datetime import datetime, timedelta
 from txbatch.core.batch.came_late import Counted, Late, Look
 from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.planned_files import Entry, planned_size
-from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
-from txbatch.core.errors import TxbatchError
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Restate
+from txbatch.core.errors import CannotRestate, TxbatchError
 from txbatch.core.sources.looking_back import LateRows, LooksBack, LooksBackInFiles, LooksBackInTable
 from txbatch.core.text import how_many, list_first
 from txbatch.core.topology.topology import Topology
 
+# The reasons of restates by a look back begin so.
+REASON = "lookback: "
 # How many files a reason or a note names.
 FILES_SHOWN = 3
 # So many of the newest intervals are looked at, however far they are back; and so many at most within a lookback.
@@ -108,7 +110,7 @@ class LatePosition:
     @property
     def why(self) -> str:
         """The reason for counting the position again."""
-        return f"lookback: {self.what}"
+        return f"{REASON}{self.what}"
 
     def told(self, topology: str) -> str:
         """Return the text for people about uncounted records."""
@@ -267,6 +269,30 @@ def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: C
         if (size > was > 0 and name not in arrived) or (size == was and _other_ending(before, now[name])):
             return f"{name} was replaced since"
     return None
+
+
+def is_by_look_back(batch: Batch) -> bool:
+    """True for a restate by a look back. The request is not stored: the reason tells."""
+    return batch.kind is BatchKind.RESTATE and (batch.reason or "").startswith(REASON)
+
+
+def check_files(topology: Topology, counted: BatchPlan, again: BatchPlan) -> None:
+    """Refuse a restate by a look back with a file missing, shorter or replaced since the counted plan: CannotRestate.
+
+    Nobody asked for the restate, so nobody looked: counted records must not go.
+    """
+    for name, spout in in_files(topology).items():
+        then, now = plan_of(counted, name), plan_of(again, name)
+        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now))):
+            raise CannotRestate(
+                f"{topology.name}: stream {name!r}: {told}; late records alone are no reason to count without it"
+            )
+
+
+def plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
+    """Return the plan of a stream by time; None for any other stream."""
+    planned = plan.streams.get(stream)
+    return planned.plan if isinstance(planned, OfInterval) else None
 
 
 def _other_ending(before: Entry, now: Entry) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from txbatch.core.batch.came_late import Counted, Late
@@ -48,6 +49,14 @@ class LooksBackInFiles(LooksBack):
 
         Replaced files are left out, and grown files without a clear new part.
         """
+
+    @abstractmethod
+    def one_look(self) -> AbstractContextManager[object]:
+        """Context manager. All plans of the block name the same files."""
+
+    @abstractmethod
+    def as_now(self, metadata: Metadata) -> Metadata:
+        """Return a plan of the same interval with the present files. Raise TxbatchError if the files cannot be listed."""
 
     @abstractmethod
     def gone(self, metadata: Metadata) -> list[str]:
