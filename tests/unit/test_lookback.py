@@ -16,7 +16,7 @@ from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.batch.came_late import Late, Look
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.errors import LeaseHeld
+from txbatch.core.errors import LeaseHeld, SourceMissing
 from txbatch.core.protocol.lookback import Counting, FoundLate, differing, lookbacks, outstanding
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -240,6 +240,34 @@ def test_one_batch_of_a_train_looks(case: Case) -> None:
     case.comes("x.csv", *(f"0{number}T10:00Z,a" for number in range(1, 6)))
     assert case.run(2, 3, 4, 5) == [2, 3, 4, 5, 6]
     assert sorted(case.ledger.tables.came_late) == [("days", 1), ("days", 2)]
+
+
+def test_an_attempt_before_the_first_commit_does_not_look_and_a_later_one_meets_what_came(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    case.comes("1.csv", "01T10:00Z,a")
+    first, one = attempt(case, 1)
+    case.comes("x.csv", "01T10:00Z,b")
+    second, other = attempt(case, 2)
+    for batch, run in ((first, one), (second, other)):
+        case.steps.success(case.steps.commit(batch, run).batch)
+    assert sorted(case.ledger.tables.came_late) == [("days", 1)]
+    assert case.run(3) == [3, 4]
+    assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
+    assert case.counts == {"a": 1, "b": 1}
+
+
+def test_an_attempt_that_could_not_compare_files_did_not_look(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.comes("x.csv", "01T10:00Z,a")
+
+    def fails(spout: Days, before: Any, now: Any) -> dict[str, int]:
+        raise SourceMissing("a folder is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Days, "arrived", fails)
+        assert case.run(2) == [2]
+    assert sorted(case.ledger.tables.came_late) == [("days", 1)]
+    assert case.run(3) == [3, 4]
+    assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
 
 
 FOUND = FoundLate(

@@ -172,7 +172,7 @@ class Steps:
         return folder, assignment
 
     def _look(self, batch: Batch) -> Look | None:
-        """Return the look of an attempt for late records; None without a stream or a kind for a look."""
+        """Return the look of an attempt for late records; None without a stream, a kind or a commit for a look."""
         topology = self.job.topology
         if batch.kind is not BatchKind.ORDINARY or not lookback.in_files(topology):
             return None

@@ -188,24 +188,28 @@ def looks_since(topology: Topology, plan: BatchPlan) -> datetime | None:
     return None if interval is None or longest is None else interval.start - _length(longest, interval.start)
 
 
-def look_of(topology: Topology, plan: BatchPlan, facts: LookFacts) -> Look:
-    """Return the look of an attempt: records of earlier intervals, in files new or grown since the last look."""
-    if facts.before is None or not facts.intervals:
+def look_of(topology: Topology, plan: BatchPlan, facts: LookFacts) -> Look | None:
+    """Return the look of an attempt: records of earlier intervals, in files new or grown since the last look.
+
+    Return None if the attempt cannot look: no earlier batch is committed yet, or a spout cannot compare the files. A later
+    attempt then compares with an older plan, and meets the same files.
+    """
+    if not facts.intervals:
         return Look()
+    if facts.before is None:
+        return None
     arrived = {}
     for name, spout in in_files(topology).items():
         before, now = facts.before.streams.get(name), plan.streams.get(name)
-        if isinstance(before, OfInterval) and isinstance(now, OfInterval) and (came := _arrived(spout, before, now)):
+        if not isinstance(before, OfInterval) or not isinstance(now, OfInterval):
+            continue
+        try:
+            came = spout.arrived(before.plan, now.plan)
+        except TxbatchError:
+            return None
+        if came:
             arrived[name] = came
     return Look(facts.intervals if arrived else (), arrived)
-
-
-def _arrived(spout: LooksBackInFiles, before: OfInterval, now: OfInterval) -> Mapping[str, int]:
-    """Return the new and grown files; none on an error of the spout: the attempt itself fails, too."""
-    try:
-        return spout.arrived(before.plan, now.plan)
-    except TxbatchError:
-        return {}
 
 
 def outstanding(found: Iterable[FoundLate], mine: Callable[[str], bool] = lambda run: False) -> list[LatePosition]:
