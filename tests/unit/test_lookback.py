@@ -15,9 +15,24 @@ from refusals import refused
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.batch.came_late import Late, Look
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.errors import LeaseHeld, SourceMissing
-from txbatch.core.protocol.lookback import Counting, FoundLate, differing, lookbacks, outstanding
+from txbatch.core.batch.plan import BatchPlan, OfInterval
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.errors import (
+    DatabaseRefused,
+    EmissionFailed,
+    FunctionFailed,
+    LeaseHeld,
+    OutcomeUnknown,
+    SourceChanged,
+    SourceMissing,
+    SparkFailed,
+    SpoutFailed,
+    StaleAttempt,
+    TaskEnded,
+    TxbatchError,
+    Unavailable,
+)
+from txbatch.core.protocol.lookback import Counting, FoundLate, LatePosition, differing, lookbacks, outstanding
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -29,6 +44,7 @@ from txbatch.run.steps import Steps
 
 pytestmark = pytest.mark.rule("R17")
 DAY = timedelta(days=1)
+DAY_MICROS = 86_400_000_000
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -236,6 +252,111 @@ def test_another_run_in_the_way_leaves_them_to_the_next_one(case: Case, monkeypa
     assert case.run(3) == [3, 4]
 
 
+@pytest.mark.parametrize("kind", [FunctionFailed, SpoutFailed, SparkFailed, EmissionFailed, SourceChanged])
+def test_an_emission_that_fails_is_told_and_blocks_no_later_position(
+    case: Case, monkeypatch: pytest.MonkeyPatch, kind: type[TxbatchError]
+) -> None:
+    case.run(2)
+    case.comes("x.csv", "01T10:00Z,secret", "02T10:00Z,a")
+    emit = MemoryApplication.emit
+
+    def fails(application: MemoryApplication, folder: Any, assignment: Assignment) -> None:
+        if assignment.position == 1:
+            raise kind("int() of 'secret'")
+        emit(application, folder, assignment)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryApplication, "emit", fails)
+        done = case.run(3)
+    assert done[0] == 3
+    assert [position for _, position, _ in case.restates] == [2]
+    (told,) = case.told
+    assert told.startswith("late for txid 1: 1 record in x.csv; ")
+    assert ("secret" in told) == (kind is SourceChanged), "a reason shows no record"
+    assert not [each for each in case.ledger.tables.batches_of("days") if not each.status.final]
+    case.run(4)
+    assert [position for _, position, _ in case.restates] == [2, 1]
+
+
+@pytest.mark.parametrize("kind", [Unavailable, DatabaseRefused, OutcomeUnknown, TaskEnded])
+def test_what_is_no_fault_of_the_emission_fails_the_run(case: Case, kind: type[TxbatchError]) -> None:
+    look_back, late = late_for_first(case)
+
+    def fails(run: Run) -> list[Batch]:
+        raise kind("away")
+
+    with pytest.raises(kind):
+        look_back.again(late, fails)
+    assert look_back.told == []
+
+
+def late_for_first(case: Case) -> tuple[LookBack, LatePosition]:
+    """The look back of a second day's run that met a late record of the first day."""
+    case.comes("x.csv", "01T10:00Z,a")
+    (batch, run), counting = attempt(case, 2), Counting()
+    case.steps.success(case.steps.commit(batch, run).batch)
+    counting.add(batch)
+    look_back = LookBack(case.steps, run)
+    (late,) = look_back.due(counting)
+    return look_back, late
+
+
+def test_a_restate_that_a_person_aborts_is_told(case: Case) -> None:
+    look_back, late = late_for_first(case)
+
+    def aborted(run: Run) -> list[Batch]:
+        planned = case.steps.find_or_plan(run)
+        assert isinstance(planned, Batch)
+        case.ledger.abort("days", planned.txid, "not now")
+        raise StaleAttempt("days 3/1 is not the newest attempt")
+
+    assert look_back.again(late, aborted) == []
+    (told,) = look_back.told
+    assert told.why_not == "the next run counts them: days 3/1 is not the newest attempt"
+
+
+def test_a_newer_try_of_the_same_restate_ends_this_one(case: Case) -> None:
+    look_back, late = late_for_first(case)
+
+    def superseded(run: Run) -> list[Batch]:
+        assert isinstance(case.steps.find_or_plan(run), Batch)
+        raise StaleAttempt("a newer one is at work")
+
+    with pytest.raises(StaleAttempt):
+        look_back.again(late, superseded)
+    assert look_back.told == []
+
+
+def test_a_later_file_for_a_position_counted_by_the_same_run_is_left_to_the_next_run(case: Case) -> None:
+    look_back, late = late_for_first(case)
+    with case.runner() as runner:
+        assert [batch.txid for batch in look_back.again(late, runner._finish_held)] == [3]
+    case.comes("y.csv", "01T10:00Z,a")
+    other, by = attempt(case, 3)
+    case.steps.success(case.steps.commit(other, by).batch)
+    (later,) = outstanding(case.ledger.found_late("days"))
+    assert later.found_by == 4
+    with case.runner() as runner:
+        assert [batch.txid for batch in look_back.again(later, runner._finish_held)] == [3]
+    (told,) = look_back.told
+    assert (told.files, told.why_not) == ({"y.csv": 1}, "the next run counts them: txid 3 of this run was before them")
+    assert case.run(4) == [5, 6]
+
+
+def test_a_run_of_intervals_apart_looks_back_from_each(case: Case) -> None:
+    counting = Counting()
+    for number in (1, 2, 3, 30):
+        counting.add(batch_of(number))
+    assert [number for number in range(1, 32) if counting.within(day(number), DAY_MICROS)] == [1, 2, 3, 29, 30]
+    assert counting.whole == Interval(day(1).start, day(30).end)
+
+
+def batch_of(number: int) -> Batch:
+    interval = [day(number).start.isoformat(), day(number).end.isoformat()]
+    plan = BatchPlan({"in": OfInterval({"interval": interval, "files": {}}, interval)})
+    return Batch("days", number, BatchStatus.COMMITTED, plan.to_json(), "key")
+
+
 def test_one_batch_of_a_train_looks(case: Case) -> None:
     case.comes("x.csv", *(f"0{number}T10:00Z,a" for number in range(1, 6)))
     assert case.run(2, 3, 4, 5) == [2, 3, 4, 5, 6]
@@ -319,7 +440,7 @@ def test_a_file_that_is_not_what_it_was(now: dict[str, Any], arrived: tuple[str,
 
 
 def test_the_lookback_of_a_run_is_before_its_interval() -> None:
-    counting = Counting(day(5))
+    counting = Counting([day(5)])
     assert [counting.within(day(number), 3 * 86_400_000_000) for number in range(1, 8)] == [
         *(False, True, True, True),
         *(True, False, False),

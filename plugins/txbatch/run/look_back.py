@@ -8,17 +8,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import Batch, Run
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import lookback, restate
 from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition, plan_of
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
-from txbatch.run.unfinished import reason_of
+from txbatch.run.unfinished import NOT_OF_EMISSION, reason_of
 
 log = logging.getLogger(__name__)
 # Brings the batch of a run through all steps, and returns the finished batches.
 Finish = Callable[[Run], list[Batch]]
+_NEXT_RUN = "the next run counts them"
 
 
 @dataclass
@@ -61,24 +62,39 @@ class LookBack:
         return replace(self.of, name=name, interval=None, parameters={}, restate=again)
 
     def again(self, late: LatePosition, finish: Finish) -> list[Batch]:
-        """Count a position again by `finish`. Tell the position instead after a failure, or if another run is in the way."""
-        run = self.run_of(late)
-        try:
-            return finish(run)
-        except (LeaseHeld, NotItsTurn) as error:
-            why_not = f"the next run counts them: {error.text}"
-        except TerminalError as error:
-            if isinstance(error, StaleAttempt):
-                raise
-            why_not = self._given_up(run, error)
-        self.told.append(replace(late, why_not=why_not))
-        return []
+        """Count a position again by `finish`. Tell the position instead after a failure, or if another run is in the way.
 
-    def _given_up(self, run: Run, error: TxbatchError) -> str:
+        Raise what says nothing of the position: the ledger is away, a newer try of the run is at work, the task was ended.
+        """
+        run, done = self.run_of(late), list[Batch]()
+        try:
+            done = finish(run)
+            why_not = _older(late, done)
+        except (LeaseHeld, NotItsTurn) as error:
+            why_not = f"{_NEXT_RUN}: {error.text}"
+        except StaleAttempt as error:
+            if self._own(run) is not None:
+                raise
+            why_not = f"{_NEXT_RUN}: {error.text}"  # a person has aborted the restate
+        except NOT_OF_EMISSION:
+            raise
+        except TxbatchError as error:
+            own = self._own(run)
+            if own is not None and own.status is BatchStatus.COMMITTED:
+                raise  # the records are counted: success failed
+            why_not = self._given_up(own, error)
+        if why_not is not None:
+            self.told.append(replace(late, why_not=why_not))
+        return done
+
+    def _own(self, run: Run) -> Batch | None:
+        """Return the batch of a run, unless aborted."""
+        return self.steps.ledger.head(self.name, run).own
+
+    def _given_up(self, own: Batch | None, error: TxbatchError) -> str:
         """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason."""
-        own = self.steps.ledger.head(self.name, run).own
-        if own is not None and not own.status.final:
-            log.warning("%s: txid %s is aborted: %s", self.name, own.txid, error)
+        log.warning("%s: %s: %s", self.name, f"txid {own.txid} is aborted" if own else "late records are left", error)
+        if own is not None:
             self.steps.ledger.abort(self.name, own.txid, reason_of(error))
         return reason_of(error)
 
@@ -124,7 +140,7 @@ class LookBack:
             version = ledger.version(topology.name, late.position)
             restate.check_version(version, late.as_restate())
             return self._differing(late, version.plan)
-        except TxbatchError as error:
+        except TerminalError as error:
             return error.text
 
     def _differing(self, late: LatePosition, counted: BatchPlan) -> str | None:
@@ -147,3 +163,11 @@ class LookBack:
             except TxbatchError as error:
                 return error.text
         return None
+
+
+def _older(late: LatePosition, done: Sequence[Batch]) -> str | None:
+    """Return why late records are not counted yet, if a run found its own restate from before the records were met."""
+    for batch in done:
+        if batch.kind is BatchKind.RESTATE and batch.position == late.position and batch.txid <= late.found_by:
+            return f"{_NEXT_RUN}: txid {batch.txid} of this run was before them"
+    return None

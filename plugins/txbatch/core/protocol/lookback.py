@@ -7,7 +7,7 @@ The ledger keeps the late records of each batch, so a killed run loses nothing: 
 >>> first, second = (Interval(datetime(2026, 1, day, tzinfo=UTC), datetime(2026, 1, day + 1, tzinfo=UTC)) for day in (1, 2))
 >>> found = FoundLate(7, "in", 1, first, 1, BatchStatus.COMMITTED, None, {"x.csv": Late(12, 0)}, {"x.csv": [90, 5]}, {})
 >>> (late,) = outstanding([found])
->>> late.why, Counting(second).within(late.interval, 86_400_000_000)
+>>> late.why, Counting([second]).within(late.interval, 86_400_000_000)
 ('lookback: 12 records in x.csv', True)
 >>> outstanding([replace(found, counted={"x.csv": [90, 5]})])
 []
@@ -124,9 +124,9 @@ class LatePosition:
 
 @dataclass(slots=True)
 class Counting:
-    """The time counted by a run, from the first interval to the last, and the txids."""
+    """The intervals counted by a run, those that follow each other as one, and the txids."""
 
-    whole: Interval | None = None
+    intervals: list[Interval] = field(default_factory=list)
     txids: set[int] = field(default_factory=set)
 
     def add(self, batch: Batch) -> None:
@@ -134,20 +134,29 @@ class Counting:
         interval = None if batch.kind is BatchKind.RESTATE else interval_of(batch.plan)
         if interval is None:
             return
-        whole = self.whole or interval
-        self.whole = Interval(min(whole.start, interval.start), max(whole.end, interval.end))
+        if self.intervals and self.intervals[-1].end == interval.start:
+            interval = Interval(self.intervals.pop().start, interval.end)
+        self.intervals.append(interval)
         self.txids.add(batch.txid)
+
+    @property
+    def whole(self) -> Interval | None:
+        """The time from the first interval to the last; None without intervals."""
+        if not self.intervals:
+            return None
+        return Interval(min(each.start for each in self.intervals), max(each.end for each in self.intervals))
 
     def since(self, lookback: int | None) -> datetime | None:
         """Return the beginning of the lookback, in microseconds, before the time of the run; None without a lookback."""
-        if self.whole is None or lookback is None:
-            return None
-        return self.whole.start - _length(lookback, self.whole.start)
+        whole = self.whole
+        return None if whole is None or lookback is None else whole.start - _length(lookback, whole.start)
 
     def within(self, interval: Interval, lookback: int) -> bool:
-        """True if an interval is within the lookback, in microseconds, of the intervals of the run."""
-        since = self.since(lookback)
-        return self.whole is not None and since is not None and interval.start < self.whole.end and since < interval.end
+        """True if an interval is within the lookback, in microseconds, of any interval of the run."""
+        return any(
+            interval.start < each.end and each.start - _length(lookback, each.start) < interval.end
+            for each in self.intervals
+        )
 
 
 def _length(lookback: int, start: datetime) -> timedelta:
