@@ -278,6 +278,42 @@ def test_an_emission_that_fails_is_told_and_blocks_no_later_position(
     assert [position for _, position, _ in case.restates] == [2, 1]
 
 
+class Killed(Exception):
+    """The end of a call."""
+
+
+@pytest.mark.parametrize("shrinks", [True, False])
+def test_a_restate_of_a_killed_call_is_held_to_the_same(
+    case: Case, monkeypatch: pytest.MonkeyPatch, shrinks: bool
+) -> None:
+    """The next call finishes it: not from a shorter file, and not for ever if it fails."""
+    case.comes("x.csv", "01T10:00Z,a")
+    emit, error = MemoryApplication.emit, list[Exception]([Killed()])
+
+    def fails(application: MemoryApplication, folder: Any, assignment: Assignment) -> None:
+        if assignment.position == 1 and error:
+            raise error[0]
+        emit(application, folder, assignment)
+
+    monkeypatch.setattr(MemoryApplication, "emit", fails)
+    if shrinks:
+        listed = IntervalSpout._found
+
+        def shortened(spout: IntervalSpout, interval: Any) -> Any:
+            found = listed(spout, interval)
+            if interval[0] == day(1).start.isoformat():
+                (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+            return found
+
+        monkeypatch.setattr(IntervalSpout, "_found", shortened)
+    with pytest.raises(Killed):
+        case.run(2)
+    error[:] = [] if shrinks else [FunctionFailed("it raises")]
+    assert case.run(3)[0] == 4, "txid 3 is aborted"
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
+    assert len(case.told) == 1
+
+
 @pytest.mark.parametrize("kind", [Unavailable, DatabaseRefused, OutcomeUnknown, TaskEnded])
 def test_what_is_no_fault_of_the_emission_fails_the_run(case: Case, kind: type[TxbatchError]) -> None:
     look_back, late = late_for_first(case)
