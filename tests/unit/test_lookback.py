@@ -437,6 +437,7 @@ FOUND = FoundLate(
     [
         ({}, 3),
         ({"counted": {}}, 3),
+        ({"counted": {"x": [0, 5]}}, 3),
         ({"counted": {"x": [90, 5]}}, None),
         ({"counted": {"x": 95}}, None),
         ({"status": BatchStatus.EMITTED}, None),
@@ -449,6 +450,15 @@ FOUND = FoundLate(
 def test_what_is_outstanding(changes: dict[str, Any], records: int | None) -> None:
     found = outstanding([replace(FOUND, **changes)], lambda run: run == "mine")
     assert [late.records for late in found] == ([] if records is None else [records])
+
+
+@pytest.mark.parametrize(
+    ("size", "told"), [(59, "3 records in x"), (60, "3 records in x"), (61, "up to 3 records in x")]
+)
+def test_records_that_the_position_may_have_counted_are_no_number(size: int, told: str) -> None:
+    """The file grew, and the position was planned between the last look and the batch that met them."""
+    (late,) = outstanding([replace(FOUND, files={"x": Late(3, 60)}, counted={"x": [size, 5]})])
+    assert (late.what, late.why) == (told, f"lookback: {told}")
 
 
 def test_records_that_two_batches_met_count_once_and_those_behind_them_too() -> None:
@@ -517,6 +527,31 @@ def test_files_that_arrive(tmp_path: Path) -> None:
         (root / "empty.csv").write_text("one\n")
 
     assert changed(tmp_path, change) == {"a.csv": 4, "c.csv": 0, "empty.csv": 0}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "since"),
+    [
+        ("one\ntw", "one\ntwo\nthree\n", 4),
+        ("one\ntwo", "one\ntwo\nthree\n", 7),
+        ("one\rtw", "one\rtwo\rthree\r", 4),
+        ("one\r", "one\r\ntwo\r\n", 4),
+        ("on", "one\n", 0),
+    ],
+)
+def test_a_line_that_was_unfinished_is_new(tmp_path: Path, before: str, now: str, since: int) -> None:
+    (tmp_path / "a.csv").write_bytes(before.encode())
+    assert changed(tmp_path, lambda root: (root / "a.csv").write_bytes(now.encode())) == {"a.csv": since}
+
+
+def test_a_record_read_from_an_unfinished_line_is_counted_again(case: Case) -> None:
+    whole = (case.root / "1.csv").read_text()
+    (case.root / "1.csv").write_text(f"{whole}2024-01-02T10:00Z,a")
+    assert case.run(2) == [2]
+    (case.root / "1.csv").write_text(f"{whole}2024-01-02T10:00Z,ab\n")
+    assert case.run(3) == [3, 4]
+    assert case.restates == [(4, 2, "lookback: up to 1 record in 1.csv")]
+    assert case.counts == {"a": 1, "b": 1, "ab": 1}
 
 
 def test_of_files_without_lines_new_ones_arrive_alone(tmp_path: Path) -> None:

@@ -72,6 +72,13 @@ class FoundLate:
         """True if the version has read all these files as far as `found_by` has."""
         return all(name in self.counted and not self._grew(name) for name in self.files)
 
+    @property
+    def is_rough(self) -> bool:
+        """True if the version may have read some of the records: it was planned with more of a file than the last look."""
+        return any(
+            name in self.counted and late.since < planned_size(self.counted[name]) for name, late in self.files.items()
+        )
+
     def _grew(self, name: str) -> bool:
         return name in self.seen and planned_size(self.seen[name]) > planned_size(self.counted[name])
 
@@ -88,7 +95,10 @@ class CountedPlan:
 
 @dataclass(frozen=True, slots=True)
 class LatePosition:
-    """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position."""
+    """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position.
+
+    If `is_rough`, some of the records may be counted: the numbers are the most.
+    """
 
     position: int
     interval: Interval
@@ -96,6 +106,7 @@ class LatePosition:
     files: Mapping[str, int]
     found_by: int
     why_not: str | None = None
+    is_rough: bool = False
 
     @property
     def records(self) -> int:
@@ -105,7 +116,7 @@ class LatePosition:
     @property
     def what(self) -> str:
         """The number of late records, with the files."""
-        return f"{how_many(self.records, 'record')} in {list_first(list(self.files), FILES_SHOWN)}"
+        return f"{'up to ' * self.is_rough}{how_many(self.records, 'record')} in {list_first(list(self.files), FILES_SHOWN)}"
 
     @property
     def why(self) -> str:
@@ -247,7 +258,8 @@ def _together(found: Sequence[FoundLate]) -> LatePosition:
             files.setdefault(name, []).append((late, to))
     records = {name: _records(parts) for name, parts in sorted(files.items())}
     streams, last = frozenset(each.stream for each in found), max(each.found_by for each in found)
-    return LatePosition(found[0].position, found[0].interval, streams, records, last)
+    rough = any(each.is_rough for each in found)
+    return LatePosition(found[0].position, found[0].interval, streams, records, last, is_rough=rough)
 
 
 def _records(parts: Iterable[tuple[Late, int]]) -> int:

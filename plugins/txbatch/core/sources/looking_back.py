@@ -45,9 +45,9 @@ class LooksBackInFiles(LooksBack):
 
     @abstractmethod
     def arrived(self, before: Metadata, now: Metadata) -> Mapping[str, int]:
-        """Return the new files since the plan `before`, with 0, and the grown files, with the bytes before.
+        """Return the new files since the plan `before`, with 0, and the grown files, with the first byte of the new lines.
 
-        Replaced files are left out, and grown files without a clear new part.
+        A line that was unfinished before is new. Replaced files are left out, and grown files without a clear new part.
         """
 
     @abstractmethod
