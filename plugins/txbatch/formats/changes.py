@@ -73,9 +73,9 @@ def is_replaced(file: Path, entry: Entry) -> bool:
 
 
 def line_begin(file: Path, at: int) -> int | None:
-    """Return where the line at a byte begins: `at`, or the beginning of a line that was unfinished when the file ended there.
+    """Return the beginning of the first new line of a file grown from a size: `at`, or the beginning of an unfinished line.
 
-    Return None if the line is too long, or the file cannot be read. A whole line without a line end was finished.
+    Return None for a line too long, or an unreadable file. A whole line without a line end was finished.
     """
     begin = max(at - LINE_BYTES, 0)
     try:

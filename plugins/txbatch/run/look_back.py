@@ -64,7 +64,7 @@ class LookBack:
     def again(self, late: LatePosition, finish: Finish) -> list[Batch]:
         """Count a position again by `finish`. Tell the position instead after a failure, or if another run is in the way.
 
-        Raise what says nothing of the position: the ledger is away, a newer try of the run is at work, the task was ended.
+        Raise an error without a bearing on the position: no ledger, a newer try of the run, or the end of the task.
         """
         run, done = self.run_of(late), list[Batch]()
         try:
@@ -144,9 +144,9 @@ class LookBack:
             return error.text
 
     def _differing(self, late: LatePosition, counted: BatchPlan) -> str | None:
-        """Return the first file of a counted plan that is another one by now, with the change; None without such a file.
+        """Return the first changed file of a counted plan, with the change; None without such a file.
 
-        A file may still change until the restate has a plan: the commit compares that plan (`lookback.check_files`).
+        Files may change until the restate is planned: the commit compares again, by `lookback.check_files`.
         """
         spouts = lookback.in_files(self.steps.job.topology)
         for name in sorted(late.streams & spouts.keys()):
@@ -166,7 +166,7 @@ class LookBack:
 
 
 def _older(late: LatePosition, done: Sequence[Batch]) -> str | None:
-    """Return why late records are not counted yet, if a run found its own restate from before the records were met."""
+    """Return why late records are not counted yet, if a run only found an older restate."""
     for batch in done:
         if batch.kind is BatchKind.RESTATE and batch.position == late.position and batch.txid <= late.found_by:
             return f"{_NEXT_RUN}: txid {batch.txid} of this run was before them"

@@ -276,7 +276,7 @@ class Steps:
     def _check_whole(self, batch: Batch, assignment: Assignment, manifest: Manifest) -> None:
         """Abort a restate that would lose records of a missing file, and raise TerminalError (R17).
 
-        A restate by a look back is aborted for a shorter or replaced file too: the plan of the restate itself is compared.
+        Abort a restate by a look back for a shorter or replaced file too, by the restate's plan.
         """
         if batch.kind is not BatchKind.RESTATE or not batch.plan.whole:
             return

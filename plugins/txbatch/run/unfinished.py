@@ -94,7 +94,7 @@ class UnfinishedBatches:
             return []
 
     def _is_given_up(self, batch: Batch, error: TxbatchError) -> bool:
-        """True if a restate cannot be counted, for an error; after any error of its emission, if nobody asked for it."""
+        """True if a restate is to be aborted after an error; by a look back, after any error of the emission."""
         if not is_by_look_back(batch):
             return isinstance(error, TerminalError | PartitionUnreadable) and not isinstance(error, StaleAttempt)
         committed = self.steps.ledger.batch(batch.topology, batch.txid).status is BatchStatus.COMMITTED

@@ -74,7 +74,9 @@ class FoundLate:
 
     @property
     def is_rough(self) -> bool:
-        """True if the version may have read some of the records: it was planned with more of a file than the last look."""
+        """True if the counting version may have read some of the records: the version's plan goes beyond the last look."""
+        if self.status is not BatchStatus.COMMITTED:
+            return False
         return any(
             name in self.counted and late.since < planned_size(self.counted[name]) for name, late in self.files.items()
         )
@@ -135,7 +137,7 @@ class LatePosition:
 
 @dataclass(slots=True)
 class Counting:
-    """The intervals counted by a run, those that follow each other as one, and the txids."""
+    """The intervals counted by a run, with adjacent intervals as one, and the txids."""
 
     intervals: list[Interval] = field(default_factory=list)
     txids: set[int] = field(default_factory=set)
@@ -211,8 +213,8 @@ def looks_since(topology: Topology, plan: BatchPlan) -> datetime | None:
 def look_of(topology: Topology, plan: BatchPlan, facts: LookFacts) -> Look | None:
     """Return the look of an attempt: records of earlier intervals, in files new or grown since the last look.
 
-    Return None if the attempt cannot look: no earlier batch is committed yet, or a spout cannot compare the files. A later
-    attempt then compares with an older plan, and meets the same files.
+    Return None if the attempt cannot look: no earlier batch is committed, or a spout cannot compare files. A later attempt
+    compares with an older plan, and meets the same files.
     """
     if not facts.intervals:
         return Look()
@@ -297,14 +299,14 @@ def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: C
 
 
 def is_by_look_back(batch: Batch) -> bool:
-    """True for a restate by a look back. The request is not stored: the reason tells."""
+    """True for a restate by a look back, by the reason."""
     return batch.kind is BatchKind.RESTATE and (batch.reason or "").startswith(REASON)
 
 
 def check_files(topology: Topology, counted: BatchPlan, again: BatchPlan) -> None:
     """Refuse a restate by a look back with a file missing, shorter or replaced since the counted plan: CannotRestate.
 
-    Nobody asked for the restate, so nobody looked: counted records must not go.
+    Nobody asked for the restate: no counted record may go.
     """
     for name, spout in in_files(topology).items():
         then, now = plan_of(counted, name), plan_of(again, name)
