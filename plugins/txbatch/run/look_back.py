@@ -131,7 +131,10 @@ class LookBack:
         return run == self.of.name or run.startswith(f"{self.of.name}{OF_CALL}")
 
     def _why_not(self, late: LatePosition) -> str | None:
-        """Return the reason to leave a position as counted; None if the position may be counted again (R17)."""
+        """Return the reason to leave a position as counted; None if the position may be counted again (R17).
+
+        An outage is no reason: raise TransientError, and the next try asks again.
+        """
         if late.why_not:
             return late.why_not
         topology, ledger = self.steps.job.topology, self.steps.ledger
