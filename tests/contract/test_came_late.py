@@ -96,6 +96,7 @@ def days(backing: Any) -> Days:
 
 def test_the_first_batch_has_nothing_to_look_for(days: Days) -> None:
     assert days.facts(days.planned(1, a=1)) == LookFacts()
+    assert days.facts(days.planned(2, b=1)) == LookFacts(None, (counted(1, 1),)), "nothing is committed to compare with"
 
 
 def test_before_the_first_look_the_newest_plan_or_the_oldest_within_the_lookback_is_the_base(days: Days) -> None:

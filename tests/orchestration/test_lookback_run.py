@@ -15,7 +15,7 @@ PROGRAM = """
 import json
 from dag_tasks import TASKS, done, given
 from without_spark import WithoutSpark, emit_without_spark
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import Unavailable
 from txbatch.orchestration.operators import EmitBatchOperator
 
 words, days, source = given()
@@ -23,7 +23,7 @@ fails = []
 
 def submit(self, folder, assignment):
     if assignment.position in fails and assignment.attempt.txid != assignment.position:
-        raise TransientError("away")
+        raise Unavailable("away")
     emit_without_spark(self.job, folder, assignment)
 
 EmitBatchOperator.submit, EmitBatchOperator._application = submit, lambda self: OneJob(self.job)
@@ -79,7 +79,7 @@ def test_a_run_counts_late_records_again_after_its_own_commit(made: dict[str, An
 
 
 def test_a_retry_counts_the_rest_and_nothing_twice(made: dict[str, Any]) -> None:
-    assert made["away"]["told"] == ["TX002 (try again): away"]
+    assert made["away"]["told"] == ["TX801 (try again): away"]
     assert made["retried"]["told"] == []
     assert made["retried"]["extra"] == {"topology": "days", "txid": 6, "txids": [6, 7], "restates": [3]}
     assert made["retried"]["note"].endswith("; txid 7 restates txid 3: 2 records, 2 keys")

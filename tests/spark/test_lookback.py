@@ -52,7 +52,9 @@ def looking(topology: Topology, before: Metadata, now: Metadata, days: int) -> L
     """The look of an attempt: the intervals of so many days are at the positions 1, 2, 3 ..."""
     intervals = ((n, micros_of(day(n).start), micros_of(day(n).end)) for n in range(1, days + 1))
     facts = LookFacts(BatchPlan.from_json(before), tuple(intervals))
-    return look_of(topology, BatchPlan.from_json(now), facts)
+    look = look_of(topology, BatchPlan.from_json(now), facts)
+    assert look is not None
+    return look
 
 
 def emitted(emitter: Emitter, topology: Topology, look: Look, *plans: Metadata) -> list[Manifest]:

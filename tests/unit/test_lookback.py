@@ -15,9 +15,24 @@ from refusals import refused
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.batch.came_late import Late, Look
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.errors import LeaseHeld, Unavailable
-from txbatch.core.protocol.lookback import Counting, FoundLate, differing, lookbacks, outstanding
+from txbatch.core.batch.plan import BatchPlan, OfInterval
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.errors import (
+    DatabaseRefused,
+    EmissionFailed,
+    FunctionFailed,
+    LeaseHeld,
+    OutcomeUnknown,
+    SourceChanged,
+    SourceMissing,
+    SparkFailed,
+    SpoutFailed,
+    StaleAttempt,
+    TaskEnded,
+    TxbatchError,
+    Unavailable,
+)
+from txbatch.core.protocol.lookback import Counting, FoundLate, LatePosition, differing, lookbacks, outstanding
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -29,6 +44,7 @@ from txbatch.run.steps import Steps
 
 pytestmark = pytest.mark.rule("R17")
 DAY = timedelta(days=1)
+DAY_MICROS = 86_400_000_000
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -141,6 +157,33 @@ def test_an_outage_is_no_reason_to_leave_late_records_as_counted(case: Case, mon
     assert looked_back(case, batch, run) == [1]
 
 
+def test_a_file_of_the_position_that_shrank_after_it_was_met_loses_no_counted_record(case: Case) -> None:
+    case.define(None)
+    case.comes("x.csv", "01T10:00Z,a")
+    case.run(2)
+    (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+    case.define("3 days")
+    assert case.run(3) == [3]
+    assert case.told == ["late for txid 1: 1 record in x.csv; 1.csv is shorter since"]
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
+
+
+def test_a_file_that_shrinks_before_the_restate_is_planned_loses_no_counted_record(case: Case) -> None:
+    case.comes("x.csv", "01T10:00Z,a")
+    (batch, run), counting = attempt(case, 2), Counting()
+    case.steps.success(case.steps.commit(batch, run).batch)
+    counting.add(batch)
+    look_back = LookBack(case.steps, run)
+    (late,) = look_back.due(counting)
+    (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+    with case.runner() as runner:
+        assert look_back.again(late, runner._finish_held) == []
+    (told,) = look_back.told
+    assert "1.csv is shorter since" in (told.why_not or "")
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
+    assert case.run(3) == [4], "the aborted restate blocks nothing"
+
+
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:
     case.run(3)
     case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a", "03T10:00Z,a")
@@ -224,10 +267,179 @@ def test_another_run_in_the_way_leaves_them_to_the_next_one(case: Case, monkeypa
     assert case.run(3) == [3, 4]
 
 
+@pytest.mark.parametrize("kind", [FunctionFailed, SpoutFailed, SparkFailed, EmissionFailed, SourceChanged])
+def test_an_emission_that_fails_is_told_and_blocks_no_later_position(
+    case: Case, monkeypatch: pytest.MonkeyPatch, kind: type[TxbatchError]
+) -> None:
+    case.run(2)
+    case.comes("x.csv", "01T10:00Z,secret", "02T10:00Z,a")
+    emit = MemoryApplication.emit
+
+    def fails(application: MemoryApplication, folder: Any, assignment: Assignment) -> None:
+        if assignment.position == 1:
+            raise kind("int() of 'secret'")
+        emit(application, folder, assignment)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryApplication, "emit", fails)
+        done = case.run(3)
+    assert done[0] == 3
+    assert [position for _, position, _ in case.restates] == [2]
+    (told,) = case.told
+    assert told.startswith("late for txid 1: 1 record in x.csv; ")
+    assert ("secret" in told) == (kind is SourceChanged), "a reason shows no record"
+    assert not [each for each in case.ledger.tables.batches_of("days") if not each.status.final]
+    case.run(4)
+    assert [position for _, position, _ in case.restates] == [2, 1]
+
+
+class Killed(Exception):
+    """The end of a call."""
+
+
+@pytest.mark.parametrize("shrinks", [True, False])
+def test_a_restate_of_a_killed_call_is_held_to_the_same(
+    case: Case, monkeypatch: pytest.MonkeyPatch, shrinks: bool
+) -> None:
+    """The next call finishes it: not from a shorter file, and not for ever if it fails."""
+    case.comes("x.csv", "01T10:00Z,a")
+    emit, error = MemoryApplication.emit, list[Exception]([Killed()])
+
+    def fails(application: MemoryApplication, folder: Any, assignment: Assignment) -> None:
+        if assignment.position == 1 and error:
+            raise error[0]
+        emit(application, folder, assignment)
+
+    monkeypatch.setattr(MemoryApplication, "emit", fails)
+    if shrinks:
+        listed = IntervalSpout._found
+
+        def shortened(spout: IntervalSpout, interval: Any) -> Any:
+            found = listed(spout, interval)
+            if interval[0] == day(1).start.isoformat():
+                (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+            return found
+
+        monkeypatch.setattr(IntervalSpout, "_found", shortened)
+    with pytest.raises(Killed):
+        case.run(2)
+    error[:] = [] if shrinks else [FunctionFailed("it raises")]
+    assert case.run(3)[0] == 4, "txid 3 is aborted"
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
+    assert len(case.told) == 1
+
+
+@pytest.mark.parametrize("kind", [Unavailable, DatabaseRefused, OutcomeUnknown, TaskEnded])
+def test_what_is_no_fault_of_the_emission_fails_the_run(case: Case, kind: type[TxbatchError]) -> None:
+    look_back, late = late_for_first(case)
+
+    def fails(run: Run) -> list[Batch]:
+        raise kind("away")
+
+    with pytest.raises(kind):
+        look_back.again(late, fails)
+    assert look_back.told == []
+
+
+def late_for_first(case: Case) -> tuple[LookBack, LatePosition]:
+    """The look back of a second day's run that met a late record of the first day."""
+    case.comes("x.csv", "01T10:00Z,a")
+    (batch, run), counting = attempt(case, 2), Counting()
+    case.steps.success(case.steps.commit(batch, run).batch)
+    counting.add(batch)
+    look_back = LookBack(case.steps, run)
+    (late,) = look_back.due(counting)
+    return look_back, late
+
+
+def test_a_restate_that_a_person_aborts_is_told(case: Case) -> None:
+    look_back, late = late_for_first(case)
+
+    def aborted(run: Run) -> list[Batch]:
+        planned = case.steps.find_or_plan(run)
+        assert isinstance(planned, Batch)
+        case.ledger.abort("days", planned.txid, "not now")
+        raise StaleAttempt("days 3/1 is not the newest attempt")
+
+    assert look_back.again(late, aborted) == []
+    (told,) = look_back.told
+    assert told.why_not == "the next run counts them: days 3/1 is not the newest attempt"
+
+
+def test_a_newer_try_of_the_same_restate_ends_this_one(case: Case) -> None:
+    look_back, late = late_for_first(case)
+
+    def superseded(run: Run) -> list[Batch]:
+        assert isinstance(case.steps.find_or_plan(run), Batch)
+        raise StaleAttempt("a newer one is at work")
+
+    with pytest.raises(StaleAttempt):
+        look_back.again(late, superseded)
+    assert look_back.told == []
+
+
+def test_a_later_file_for_a_position_counted_by_the_same_run_is_left_to_the_next_run(case: Case) -> None:
+    look_back, late = late_for_first(case)
+    with case.runner() as runner:
+        assert [batch.txid for batch in look_back.again(late, runner._finish_held)] == [3]
+    case.comes("y.csv", "01T10:00Z,a")
+    other, by = attempt(case, 3)
+    case.steps.success(case.steps.commit(other, by).batch)
+    (later,) = outstanding(case.ledger.found_late("days"))
+    assert later.found_by == 4
+    with case.runner() as runner:
+        assert [batch.txid for batch in look_back.again(later, runner._finish_held)] == [3]
+    (told,) = look_back.told
+    assert (told.files, told.why_not) == ({"y.csv": 1}, "the next run counts them: txid 3 of this run was before them")
+    assert case.run(4) == [5, 6]
+
+
+def test_a_run_of_intervals_apart_looks_back_from_each(case: Case) -> None:
+    counting = Counting()
+    for number in (1, 2, 3, 30):
+        counting.add(batch_of(number))
+    assert [number for number in range(1, 32) if counting.within(day(number), DAY_MICROS)] == [1, 2, 3, 29, 30]
+    assert counting.whole == Interval(day(1).start, day(30).end)
+
+
+def batch_of(number: int) -> Batch:
+    interval = [day(number).start.isoformat(), day(number).end.isoformat()]
+    plan = BatchPlan({"in": OfInterval({"interval": interval, "files": {}}, interval)})
+    return Batch("days", number, BatchStatus.COMMITTED, plan.to_json(), "key")
+
+
 def test_one_batch_of_a_train_looks(case: Case) -> None:
     case.comes("x.csv", *(f"0{number}T10:00Z,a" for number in range(1, 6)))
     assert case.run(2, 3, 4, 5) == [2, 3, 4, 5, 6]
     assert sorted(case.ledger.tables.came_late) == [("days", 1), ("days", 2)]
+
+
+def test_an_attempt_before_the_first_commit_does_not_look_and_a_later_one_meets_what_came(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    case.comes("1.csv", "01T10:00Z,a")
+    first, one = attempt(case, 1)
+    case.comes("x.csv", "01T10:00Z,b")
+    second, other = attempt(case, 2)
+    for batch, run in ((first, one), (second, other)):
+        case.steps.success(case.steps.commit(batch, run).batch)
+    assert sorted(case.ledger.tables.came_late) == [("days", 1)]
+    assert case.run(3) == [3, 4]
+    assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
+    assert case.counts == {"a": 1, "b": 1}
+
+
+def test_an_attempt_that_could_not_compare_files_did_not_look(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.comes("x.csv", "01T10:00Z,a")
+
+    def fails(spout: Days, before: Any, now: Any) -> dict[str, int]:
+        raise SourceMissing("a folder is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Days, "arrived", fails)
+        assert case.run(2) == [2]
+    assert sorted(case.ledger.tables.came_late) == [("days", 1)]
+    assert case.run(3) == [3, 4]
+    assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
 
 
 FOUND = FoundLate(
@@ -240,6 +452,7 @@ FOUND = FoundLate(
     [
         ({}, 3),
         ({"counted": {}}, 3),
+        ({"counted": {"x": [0, 5]}}, 3),
         ({"counted": {"x": [90, 5]}}, None),
         ({"counted": {"x": 95}}, None),
         ({"status": BatchStatus.EMITTED}, None),
@@ -252,6 +465,15 @@ FOUND = FoundLate(
 def test_what_is_outstanding(changes: dict[str, Any], records: int | None) -> None:
     found = outstanding([replace(FOUND, **changes)], lambda run: run == "mine")
     assert [late.records for late in found] == ([] if records is None else [records])
+
+
+@pytest.mark.parametrize(
+    ("size", "told"), [(59, "3 records in x"), (60, "3 records in x"), (61, "up to 3 records in x")]
+)
+def test_records_that_the_position_may_have_counted_are_no_number(size: int, told: str) -> None:
+    """The file grew, and the position was planned between the last look and the batch that met them."""
+    (late,) = outstanding([replace(FOUND, files={"x": Late(3, 60)}, counted={"x": [size, 5]})])
+    assert (late.what, late.why) == (told, f"lookback: {told}")
 
 
 def test_records_that_two_batches_met_count_once_and_those_behind_them_too() -> None:
@@ -279,7 +501,7 @@ def test_a_file_that_is_not_what_it_was(now: dict[str, Any], arrived: tuple[str,
 
 
 def test_the_lookback_of_a_run_is_before_its_interval() -> None:
-    counting = Counting(day(5))
+    counting = Counting([day(5)])
     assert [counting.within(day(number), 3 * 86_400_000_000) for number in range(1, 8)] == [
         *(False, True, True, True),
         *(True, False, False),
@@ -320,6 +542,31 @@ def test_files_that_arrive(tmp_path: Path) -> None:
         (root / "empty.csv").write_text("one\n")
 
     assert changed(tmp_path, change) == {"a.csv": 4, "c.csv": 0, "empty.csv": 0}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "since"),
+    [
+        ("one\ntw", "one\ntwo\nthree\n", 4),
+        ("one\ntwo", "one\ntwo\nthree\n", 7),
+        ("one\rtw", "one\rtwo\rthree\r", 4),
+        ("one\r", "one\r\ntwo\r\n", 4),
+        ("on", "one\n", 0),
+    ],
+)
+def test_a_line_that_was_unfinished_is_new(tmp_path: Path, before: str, now: str, since: int) -> None:
+    (tmp_path / "a.csv").write_bytes(before.encode())
+    assert changed(tmp_path, lambda root: (root / "a.csv").write_bytes(now.encode())) == {"a.csv": since}
+
+
+def test_a_record_read_from_an_unfinished_line_is_counted_again(case: Case) -> None:
+    whole = (case.root / "1.csv").read_text()
+    (case.root / "1.csv").write_text(f"{whole}2024-01-02T10:00Z,a")
+    assert case.run(2) == [2]
+    (case.root / "1.csv").write_text(f"{whole}2024-01-02T10:00Z,ab\n")
+    assert case.run(3) == [3, 4]
+    assert case.restates == [(4, 2, "lookback: up to 1 record in 1.csv")]
+    assert case.counts == {"a": 1, "b": 1, "ab": 1}
 
 
 def test_of_files_without_lines_new_ones_arrive_alone(tmp_path: Path) -> None:

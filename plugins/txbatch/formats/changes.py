@@ -16,6 +16,9 @@ from txbatch.formats.listing import files_below
 LOOKS_MAX = 100_000
 # By so many of its last bytes a file that grew is told from another one that took its place.
 ENDING_BYTES = 4096
+# So far back the beginning of an unfinished line is looked for.
+LINE_BYTES = 1_000_000
+_LINE_ENDS = b"\n", b"\r"
 
 
 @dataclass
@@ -67,6 +70,24 @@ def is_replaced(file: Path, entry: Entry) -> bool:
     if isinstance(entry, int) or len(entry) < 3 or now is None or now[0] <= planned_size(entry):
         return False
     return _ending(file, planned_size(entry)) != entry[2]
+
+
+def line_begin(file: Path, at: int) -> int | None:
+    """Return the beginning of the first new line of a file grown from a size: `at`, or the beginning of an unfinished line.
+
+    Return None for a line too long, or an unreadable file. A whole line without a line end was finished.
+    """
+    begin = max(at - LINE_BYTES, 0)
+    try:
+        with file.open("rb") as content:
+            content.seek(begin)
+            data = content.read(at - begin + 1)
+    except OSError:
+        return None
+    if data[-1:] in _LINE_ENDS:
+        return at
+    found = max(data.rfind(end, 0, at - begin) for end in _LINE_ENDS)
+    return begin + found + 1 if found >= 0 or begin == 0 else None
 
 
 def _ending(file: Path, size: int) -> int | None:

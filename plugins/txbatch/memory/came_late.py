@@ -16,7 +16,7 @@ from txbatch.memory.tables import Tables
 def look_facts(tables: Tables, batch: Batch, since: datetime | None) -> LookFacts:
     """Return the plan of the last look before a batch, and the intervals of earlier batches."""
     last = _last_look(tables, batch, since)
-    return LookFacts() if last is None else LookFacts(last.plan, tuple(_intervals_before(tables, batch, since)))
+    return LookFacts(None if last is None else last.plan, tuple(_intervals_before(tables, batch, since)))
 
 
 def _last_look(tables: Tables, batch: Batch, since: datetime | None) -> Batch | None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from txbatch.core.batch.plan import BatchPlan, OfInterval
-from txbatch.core.batch.transaction import Batch, Metadata, Run
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import lookback, restate
-from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition
+from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition, plan_of
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
-from txbatch.run.unfinished import reason_of
+from txbatch.run.unfinished import NOT_OF_EMISSION, reason_of
 
 log = logging.getLogger(__name__)
 # Brings the batch of a run through all steps, and returns the finished batches.
 Finish = Callable[[Run], list[Batch]]
+_NEXT_RUN = "the next run counts them"
 
 
 @dataclass
@@ -37,13 +39,16 @@ class LookBack:
         """Return the late positions to count again, oldest first, and add the told positions to `told`."""
         due = list[LatePosition]()
         found = [late for late in self._in_files() if late.found_by in counted.txids or self._is_within(late, counted)]
-        for late in [*found, *self._in_tables(counted)]:
-            within = self._is_within(late, counted)
-            why_not = self._why_not(late) if within else late.why_not
-            if within and why_not is None:
-                due.append(late)
-            else:
-                self.told.append(replace(late, why_not=why_not))
+        with ExitStack() as looks:
+            for spout in lookback.in_files(self.steps.job.topology).values():
+                looks.enter_context(spout.one_look())
+            for late in [*found, *self._in_tables(counted)]:
+                within = self._is_within(late, counted)
+                why_not = self._why_not(late) if within else late.why_not
+                if within and why_not is None:
+                    due.append(late)
+                else:
+                    self.told.append(replace(late, why_not=why_not))
         return sorted(due, key=lambda late: late.position)
 
     def _is_within(self, late: LatePosition, counted: Counting) -> bool:
@@ -57,24 +62,39 @@ class LookBack:
         return replace(self.of, name=name, interval=None, parameters={}, restate=again)
 
     def again(self, late: LatePosition, finish: Finish) -> list[Batch]:
-        """Count a position again by `finish`. Tell the position instead after a failure, or if another run is in the way."""
-        run = self.run_of(late)
-        try:
-            return finish(run)
-        except (LeaseHeld, NotItsTurn) as error:
-            why_not = f"the next run counts them: {error.text}"
-        except TerminalError as error:
-            if isinstance(error, StaleAttempt):
-                raise
-            why_not = self._given_up(run, error)
-        self.told.append(replace(late, why_not=why_not))
-        return []
+        """Count a position again by `finish`. Tell the position instead after a failure, or if another run is in the way.
 
-    def _given_up(self, run: Run, error: TxbatchError) -> str:
+        Raise an error without a bearing on the position: no ledger, a newer try of the run, or the end of the task.
+        """
+        run, done = self.run_of(late), list[Batch]()
+        try:
+            done = finish(run)
+            why_not = _older(late, done)
+        except (LeaseHeld, NotItsTurn) as error:
+            why_not = f"{_NEXT_RUN}: {error.text}"
+        except StaleAttempt as error:
+            if self._own(run) is not None:
+                raise
+            why_not = f"{_NEXT_RUN}: {error.text}"  # a person has aborted the restate
+        except NOT_OF_EMISSION:
+            raise
+        except TxbatchError as error:
+            own = self._own(run)
+            if own is not None and own.status is BatchStatus.COMMITTED:
+                raise  # the records are counted: success failed
+            why_not = self._given_up(own, error)
+        if why_not is not None:
+            self.told.append(replace(late, why_not=why_not))
+        return done
+
+    def _own(self, run: Run) -> Batch | None:
+        """Return the batch of a run, unless aborted."""
+        return self.steps.ledger.head(self.name, run).own
+
+    def _given_up(self, own: Batch | None, error: TxbatchError) -> str:
         """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason."""
-        own = self.steps.ledger.head(self.name, run).own
-        if own is not None and not own.status.final:
-            log.warning("%s: txid %s is aborted: %s", self.name, own.txid, error)
+        log.warning("%s: %s: %s", self.name, f"txid {own.txid} is aborted" if own else "late records are left", error)
+        if own is not None:
             self.steps.ledger.abort(self.name, own.txid, reason_of(error))
         return reason_of(error)
 
@@ -82,7 +102,7 @@ class LookBack:
         """Yield the positions with late rows, without those of the run. A table that cannot be compared is logged."""
         topology = self.steps.job.topology
         for name, spout in lookback.in_tables(topology).items():
-            plans = [(each, plan) for each in self._compared(name, counted) if (plan := _plan_of(each.plan, name))]
+            plans = [(each, plan) for each in self._compared(name, counted) if (plan := plan_of(each.plan, name))]
             try:
                 found = spout.late_rows([plan for _, plan in plans])
             except TxbatchError as error:
@@ -127,21 +147,30 @@ class LookBack:
             return error.text
 
     def _differing(self, late: LatePosition, counted: BatchPlan) -> str | None:
-        """Return the first changed file of a counted plan, with the change; None without such a file."""
+        """Return the first changed file of a counted plan, with the change; None without such a file.
+
+        Files may change until the restate is planned: the commit compares again, by `lookback.check_files`.
+        """
         spouts = lookback.in_files(self.steps.job.topology)
         for name in sorted(late.streams & spouts.keys()):
             found_by = self.steps.ledger.batch(self.name, late.found_by)
-            then, now = _plan_of(counted, name), _plan_of(found_by.plan, name)
-            if not then or not now:
+            spout, then, met = spouts[name], plan_of(counted, name), plan_of(found_by.plan, name)
+            if not then or not met:
                 continue
-            spout, read = spouts[name], {*then["files"], *late.files}
-            if gone := sorted(read.intersection([*spout.gone(then), *spout.gone(now)])):
-                return f"{gone[0]} is gone since"
-            if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
-                return told
+            try:
+                now = spout.as_now(then)
+                if gone := sorted({*then["files"], *(late.files.keys() & met["files"].keys())} - now["files"].keys()):
+                    return f"{gone[0]} is gone since"
+                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
+                    return told
+            except TxbatchError as error:
+                return error.text
         return None
 
 
-def _plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
-    planned = plan.streams.get(stream)
-    return planned.plan if isinstance(planned, OfInterval) else None
+def _older(late: LatePosition, done: Sequence[Batch]) -> str | None:
+    """Return why late records are not counted yet, if a run only found an older restate."""
+    for batch in done:
+        if batch.kind is BatchKind.RESTATE and batch.position == late.position and batch.txid <= late.found_by:
+            return f"{_NEXT_RUN}: txid {batch.txid} of this run was before them"
+    return None

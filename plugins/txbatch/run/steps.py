@@ -172,7 +172,7 @@ class Steps:
         return folder, assignment
 
     def _look(self, batch: Batch) -> Look | None:
-        """Return the look of an attempt for late records; None without a stream or a kind for a look."""
+        """Return the look of an attempt for late records; None without a stream, a kind or a commit for a look."""
         topology = self.job.topology
         if batch.kind is not BatchKind.ORDINARY or not lookback.in_files(topology):
             return None
@@ -274,12 +274,17 @@ class Steps:
         return assignment, manifest
 
     def _check_whole(self, batch: Batch, assignment: Assignment, manifest: Manifest) -> None:
-        """Abort a restate that would lose records of a missing file, and raise TerminalError (R17)."""
+        """Abort a restate that would lose records of a missing file, and raise TerminalError (R17).
+
+        Abort a restate by a look back for a shorter or replaced file too, by the restate's plan.
+        """
         if batch.kind is not BatchKind.RESTATE or not batch.plan.whole:
             return
         try:
             version = self.ledger.version(batch.topology, batch.position)
             restate.check_whole(self.job.topology, version, batch.plan, manifest)
+            if lookback.is_by_look_back(batch):
+                lookback.check_files(self.job.topology, version.plan, batch.plan)
         except TerminalError as error:
             self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
             raise

@@ -9,15 +9,26 @@ from dataclasses import dataclass
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import (
     BadRecord,
+    DatabaseRefused,
+    EmissionFailed,
+    FunctionFailed,
+    LeaseHeld,
+    NotItsTurn,
+    OutcomeUnknown,
     PartitionUnreadable,
     QuarantineFull,
+    SparkFailed,
+    SpoutFailed,
     StaleAttempt,
+    TaskEnded,
     TerminalError,
     TxbatchError,
+    Unavailable,
 )
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.bulk_size import JobSize
 from txbatch.core.protocol.ledger import Unfinished
+from txbatch.core.protocol.lookback import is_by_look_back
 from txbatch.core.protocol.ports import Application
 from txbatch.core.text import one_line
 from txbatch.run.bulk import Planned, emit_ahead
@@ -25,6 +36,8 @@ from txbatch.run.run_names import RUN_PREFIX, call_of, hold
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
+# Errors that say nothing of the batch: another run is at work, the ledger is away, or the task was ended.
+NOT_OF_EMISSION = LeaseHeld, NotItsTurn, StaleAttempt, Unavailable, DatabaseRefused, OutcomeUnknown, TaskEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +86,19 @@ class UnfinishedBatches:
         """
         try:
             return self.finish(run)
-        except (TerminalError, PartitionUnreadable) as error:
-            if run.restate is None or isinstance(error, StaleAttempt):
+        except TxbatchError as error:
+            if run.restate is None or not self._is_given_up(batch, error):
                 raise
             log.warning("%s: txid %s is aborted: %s", batch.topology, batch.txid, error)
             self.steps.ledger.abort(batch.topology, batch.txid, reason_of(error))
             return []
+
+    def _is_given_up(self, batch: Batch, error: TxbatchError) -> bool:
+        """True if a restate is to be aborted after an error; by a look back, after any error of the emission."""
+        if not is_by_look_back(batch):
+            return isinstance(error, TerminalError | PartitionUnreadable) and not isinstance(error, StaleAttempt)
+        committed = self.steps.ledger.batch(batch.topology, batch.txid).status is BatchStatus.COMMITTED
+        return not isinstance(error, NOT_OF_EMISSION) and not committed
 
     def _succeeded_late(self, batch: Batch) -> list[Batch]:
         """Succeed a batch committed by an earlier run. If success fails again, return an empty list: no other batch is
@@ -95,4 +115,6 @@ def reason_of(error: TxbatchError) -> str:
     """Return why a batch is aborted. All readers see the reason, so the reason has no text that may show a record."""
     if isinstance(error, BadRecord | QuarantineFull):
         return "a record of the batch cannot be counted; report.attempts has the error"
+    if isinstance(error, EmissionFailed | FunctionFailed | SparkFailed | SpoutFailed):
+        return "the batch could not be emitted; the log and report.attempts have the error"
     return str(error)

@@ -27,7 +27,7 @@ from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
 from txbatch.core.sources.looking_back import LooksBackInFiles
 from txbatch.formats import contents
 from txbatch.formats import options as formats
-from txbatch.formats.changes import check_not_replaced, is_replaced, look, planned
+from txbatch.formats.changes import check_not_replaced, is_replaced, line_begin, look, planned
 from txbatch.formats.folders import FolderTimes, Span, moments, overlaps
 from txbatch.formats.listing import absolute, check_links_of, check_size, files_below, hidden, name_pattern
 from txbatch.formats.reading import Reading
@@ -197,6 +197,10 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
             return []
         return self._within(files, plan["interval"])
 
+    def as_now(self, metadata: Metadata) -> Metadata:
+        """Return a plan of the same interval with the present files. Raise TransientError without files."""
+        return {**metadata, "files": self._found(metadata["interval"])}
+
     def gone(self, metadata: Metadata) -> list[str]:
         """Return the files a plan names that are gone by now."""
         there = set(self._files())
@@ -219,19 +223,19 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
         return passed_over(self._folder, metadata["files"], format_)
 
     def arrived(self, before: Metadata, now: Metadata) -> dict[str, int]:
-        """Return the new files, with 0, and the files grown by whole lines, with the bytes of the plan before."""
+        """Return the new files, with 0, and the grown files, with the first byte of the new lines."""
         sizes = ((name, self._since(name, before["files"].get(name), entry)) for name, entry in now["files"].items())
         return {name: size for name, size in sizes if size is not None}
 
     def _since(self, name: str, before: Entry | None, now: Entry) -> int | None:
-        """Return the first new byte of a file; None if the file has no new part, or was replaced, or has no lines."""
+        """Return the first byte of a file's new lines; None if the file has no new part, or was replaced, or has no lines."""
         was = 0 if before is None else planned_size(before)
         if before is None or was == 0 or planned_size(now) <= was:
             return 0 if was == 0 and planned_size(now) > 0 else None
         file = self._folder / name
         if self.format == "parquet" or self._options().get("multiline") or not contents.splittable(file):
             return None
-        return None if is_replaced(file, before) else was
+        return None if is_replaced(file, before) else line_begin(file, was)
 
     def look_for(self, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
         """Look for records of intervals in new and grown files, from the next `emit_batch` on."""

@@ -35,7 +35,7 @@ class Look:
     """The task of an attempt during reading: find records of the intervals in the files `arrived`.
 
     `intervals` do not overlap, and are in order of time. `arrived` has by stream the new files, with 0, and the grown files,
-    with the bytes before.
+    with the first byte of the new lines.
     """
 
     intervals: tuple[Counted, ...] = ()

@@ -7,7 +7,7 @@ The ledger keeps the late records of each batch, so a killed run loses nothing: 
 >>> first, second = (Interval(datetime(2026, 1, day, tzinfo=UTC), datetime(2026, 1, day + 1, tzinfo=UTC)) for day in (1, 2))
 >>> found = FoundLate(7, "in", 1, first, 1, BatchStatus.COMMITTED, None, {"x.csv": Late(12, 0)}, {"x.csv": [90, 5]}, {})
 >>> (late,) = outstanding([found])
->>> late.why, Counting(second).within(late.interval, 86_400_000_000)
+>>> late.why, Counting([second]).within(late.interval, 86_400_000_000)
 ('lookback: 12 records in x.csv', True)
 >>> outstanding([replace(found, counted={"x.csv": [90, 5]})])
 []
@@ -22,12 +22,14 @@ from datetime import datetime, timedelta
 from txbatch.core.batch.came_late import Counted, Late, Look
 from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.planned_files import Entry, planned_size
-from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
-from txbatch.core.errors import TxbatchError
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Restate
+from txbatch.core.errors import CannotRestate, TxbatchError
 from txbatch.core.sources.looking_back import LateRows, LooksBack, LooksBackInFiles, LooksBackInTable
 from txbatch.core.text import how_many, list_first
 from txbatch.core.topology.topology import Topology
 
+# The reasons of restates by a look back begin so.
+REASON = "lookback: "
 # How many files a reason or a note names.
 FILES_SHOWN = 3
 # So many of the newest intervals are looked at, however far they are back; and so many at most within a lookback.
@@ -70,6 +72,15 @@ class FoundLate:
         """True if the version has read all these files as far as `found_by` has."""
         return all(name in self.counted and not self._grew(name) for name in self.files)
 
+    @property
+    def is_rough(self) -> bool:
+        """True if the counting version may have read some of the records: the version's plan goes beyond the last look."""
+        if self.status is not BatchStatus.COMMITTED:
+            return False
+        return any(
+            name in self.counted and late.since < planned_size(self.counted[name]) for name, late in self.files.items()
+        )
+
     def _grew(self, name: str) -> bool:
         return name in self.seen and planned_size(self.seen[name]) > planned_size(self.counted[name])
 
@@ -86,7 +97,10 @@ class CountedPlan:
 
 @dataclass(frozen=True, slots=True)
 class LatePosition:
-    """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position."""
+    """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position.
+
+    If `is_rough`, some of the records may be counted: the numbers are the most.
+    """
 
     position: int
     interval: Interval
@@ -94,6 +108,7 @@ class LatePosition:
     files: Mapping[str, int]
     found_by: int
     why_not: str | None = None
+    is_rough: bool = False
 
     @property
     def records(self) -> int:
@@ -103,12 +118,12 @@ class LatePosition:
     @property
     def what(self) -> str:
         """The number of late records, with the files."""
-        return f"{how_many(self.records, 'record')} in {list_first(list(self.files), FILES_SHOWN)}"
+        return f"{'up to ' * self.is_rough}{how_many(self.records, 'record')} in {list_first(list(self.files), FILES_SHOWN)}"
 
     @property
     def why(self) -> str:
         """The reason for counting the position again."""
-        return f"lookback: {self.what}"
+        return f"{REASON}{self.what}"
 
     def told(self, topology: str) -> str:
         """Return the text for people about uncounted records."""
@@ -122,9 +137,9 @@ class LatePosition:
 
 @dataclass(slots=True)
 class Counting:
-    """The time counted by a run, from the first interval to the last, and the txids."""
+    """The intervals counted by a run, with adjacent intervals as one, and the txids."""
 
-    whole: Interval | None = None
+    intervals: list[Interval] = field(default_factory=list)
     txids: set[int] = field(default_factory=set)
 
     def add(self, batch: Batch) -> None:
@@ -132,20 +147,29 @@ class Counting:
         interval = None if batch.kind is BatchKind.RESTATE else interval_of(batch.plan)
         if interval is None:
             return
-        whole = self.whole or interval
-        self.whole = Interval(min(whole.start, interval.start), max(whole.end, interval.end))
+        if self.intervals and self.intervals[-1].end == interval.start:
+            interval = Interval(self.intervals.pop().start, interval.end)
+        self.intervals.append(interval)
         self.txids.add(batch.txid)
+
+    @property
+    def whole(self) -> Interval | None:
+        """The time from the first interval to the last; None without intervals."""
+        if not self.intervals:
+            return None
+        return Interval(min(each.start for each in self.intervals), max(each.end for each in self.intervals))
 
     def since(self, lookback: int | None) -> datetime | None:
         """Return the beginning of the lookback, in microseconds, before the time of the run; None without a lookback."""
-        if self.whole is None or lookback is None:
-            return None
-        return self.whole.start - _length(lookback, self.whole.start)
+        whole = self.whole
+        return None if whole is None or lookback is None else whole.start - _length(lookback, whole.start)
 
     def within(self, interval: Interval, lookback: int) -> bool:
-        """True if an interval is within the lookback, in microseconds, of the intervals of the run."""
-        since = self.since(lookback)
-        return self.whole is not None and since is not None and interval.start < self.whole.end and since < interval.end
+        """True if an interval is within the lookback, in microseconds, of any interval of the run."""
+        return any(
+            interval.start < each.end and each.start - _length(lookback, each.start) < interval.end
+            for each in self.intervals
+        )
 
 
 def _length(lookback: int, start: datetime) -> timedelta:
@@ -186,24 +210,28 @@ def looks_since(topology: Topology, plan: BatchPlan) -> datetime | None:
     return None if interval is None or longest is None else interval.start - _length(longest, interval.start)
 
 
-def look_of(topology: Topology, plan: BatchPlan, facts: LookFacts) -> Look:
-    """Return the look of an attempt: records of earlier intervals, in files new or grown since the last look."""
-    if facts.before is None or not facts.intervals:
+def look_of(topology: Topology, plan: BatchPlan, facts: LookFacts) -> Look | None:
+    """Return the look of an attempt: records of earlier intervals, in files new or grown since the last look.
+
+    Return None if the attempt cannot look: no earlier batch is committed, or a spout cannot compare files. A later attempt
+    compares with an older plan, and meets the same files.
+    """
+    if not facts.intervals:
         return Look()
+    if facts.before is None:
+        return None
     arrived = {}
     for name, spout in in_files(topology).items():
         before, now = facts.before.streams.get(name), plan.streams.get(name)
-        if isinstance(before, OfInterval) and isinstance(now, OfInterval) and (came := _arrived(spout, before, now)):
+        if not isinstance(before, OfInterval) or not isinstance(now, OfInterval):
+            continue
+        try:
+            came = spout.arrived(before.plan, now.plan)
+        except TxbatchError:
+            return None
+        if came:
             arrived[name] = came
     return Look(facts.intervals if arrived else (), arrived)
-
-
-def _arrived(spout: LooksBackInFiles, before: OfInterval, now: OfInterval) -> Mapping[str, int]:
-    """Return the new and grown files; none on an error of the spout: the attempt itself fails, too."""
-    try:
-        return spout.arrived(before.plan, now.plan)
-    except TxbatchError:
-        return {}
 
 
 def outstanding(found: Iterable[FoundLate], mine: Callable[[str], bool] = lambda run: False) -> list[LatePosition]:
@@ -232,7 +260,8 @@ def _together(found: Sequence[FoundLate]) -> LatePosition:
             files.setdefault(name, []).append((late, to))
     records = {name: _records(parts) for name, parts in sorted(files.items())}
     streams, last = frozenset(each.stream for each in found), max(each.found_by for each in found)
-    return LatePosition(found[0].position, found[0].interval, streams, records, last)
+    rough = any(each.is_rough for each in found)
+    return LatePosition(found[0].position, found[0].interval, streams, records, last, is_rough=rough)
 
 
 def _records(parts: Iterable[tuple[Late, int]]) -> int:
@@ -267,6 +296,30 @@ def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: C
         if (size > was > 0 and name not in arrived) or (size == was and _other_ending(before, now[name])):
             return f"{name} was replaced since"
     return None
+
+
+def is_by_look_back(batch: Batch) -> bool:
+    """True for a restate by a look back, by the reason."""
+    return batch.kind is BatchKind.RESTATE and (batch.reason or "").startswith(REASON)
+
+
+def check_files(topology: Topology, counted: BatchPlan, again: BatchPlan) -> None:
+    """Refuse a restate by a look back with a file missing, shorter or replaced since the counted plan: CannotRestate.
+
+    Nobody asked for the restate: no counted record may go.
+    """
+    for name, spout in in_files(topology).items():
+        then, now = plan_of(counted, name), plan_of(again, name)
+        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now))):
+            raise CannotRestate(
+                f"{topology.name}: stream {name!r}: {told}; late records alone are no reason to count without it"
+            )
+
+
+def plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
+    """Return the plan of a stream by time; None for any other stream."""
+    planned = plan.streams.get(stream)
+    return planned.plan if isinstance(planned, OfInterval) else None
 
 
 def _other_ending(before: Entry, now: Entry) -> bool:

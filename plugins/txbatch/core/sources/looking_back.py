@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from txbatch.core.batch.came_late import Counted, Late
@@ -44,10 +45,18 @@ class LooksBackInFiles(LooksBack):
 
     @abstractmethod
     def arrived(self, before: Metadata, now: Metadata) -> Mapping[str, int]:
-        """Return the new files since the plan `before`, with 0, and the grown files, with the bytes before.
+        """Return the new files since the plan `before`, with 0, and the grown files, with the first byte of the new lines.
 
-        Replaced files are left out, and grown files without a clear new part.
+        A line that was unfinished before is new. Replaced files are left out, and grown files without a clear new part.
         """
+
+    @abstractmethod
+    def one_look(self) -> AbstractContextManager[object]:
+        """Context manager. All plans of the block name the same files."""
+
+    @abstractmethod
+    def as_now(self, metadata: Metadata) -> Metadata:
+        """Return a plan of the same interval with the present files. Raise TxbatchError if the files cannot be listed."""
 
     @abstractmethod
     def gone(self, metadata: Metadata) -> list[str]:

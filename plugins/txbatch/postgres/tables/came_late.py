@@ -26,9 +26,8 @@ def look_facts(connection: Connection, batch: Batch, since: datetime | None) -> 
     """Return the plan of the last look before a batch, and the intervals of earlier batches."""
     of = {"topology": batch.topology, "txid": batch.txid, "since": since}
     last = connection.execute(query("last_look"), of).first() or connection.execute(query("first_look"), of).first()
-    if last is None:
-        return LookFacts()
-    before = BatchPlan.from_json(last.metadata, f"{batch.topology}: the plan of txid {last.txid}")
+    of_last = f"{batch.topology}: the plan of txid"
+    before = None if last is None else BatchPlan.from_json(last.metadata, f"{of_last} {last.txid}")
     found = connection.execute(query("intervals_before"), {**of, "most": INTERVALS_MAX, "newest": NEWEST})
     intervals = ((row.txid, micros_of(row.interval_start), micros_of(row.interval_end)) for row in found)
     return LookFacts(before, tuple(intervals))
