@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo up down test test-all test-fast soak lint test-compose bench bench-quick bench-compare wheel setup lock clean
+.PHONY: help demo up down test test-all test-fast soak lint docs docs-generate test-compose bench bench-quick bench-compare wheel release-check setup lock clean
 
 # PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
 export PYTHON
@@ -46,6 +46,12 @@ lint: setup ## ruff, mypy, import-linter: what CI asks for
 	.venv/bin/ruff format --check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-logo
+
+docs: setup ## build the documentation into .txbatch/site, each warning an error; `txbatch docs` opens it
+	$(PY) -m sphinx -n -W --keep-going -q -b html -c docs -d .txbatch/site-trees . .txbatch/site
+
+docs-generate: setup ## write the pages of docs/reference/ anew, from the code and a PostgreSQL of their own
+	$(PY) -m docs.generate
 
 test-compose: setup ## run docker-compose.yml for real and check its reports
 	bin/test-compose
