@@ -44,7 +44,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = re.search(r"^docs: .*\n\t(?:\$\(PY\)) (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
     folder = tmp_path_factory.mktemp("site")
-    words = recipe[1].replace(".txbatch/site-trees", str(folder / "trees")).replace(".txbatch/site", str(folder / "html"))
+    words = (
+        recipe[1].replace(".txbatch/site-trees", str(folder / "trees")).replace(".txbatch/site", str(folder / "html"))
+    )
     done = subprocess.run([sys.executable, *words.split()], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     return folder / "html"

@@ -62,7 +62,9 @@ def test_on_a_desktop_the_copy_is_opened(built: Path, opened: list[str], monkeyp
     assert opened == [told()]
 
 
-@pytest.mark.parametrize(("terminal", "display", "opens"), [(True, ":0", True), (True, "", False), (False, ":0", False)])
+@pytest.mark.parametrize(
+    ("terminal", "display", "opens"), [(True, ":0", True), (True, "", False), (False, ":0", False)]
+)
 def test_a_desktop_has_a_person_and_a_display(
     terminal: bool, display: str, opens: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

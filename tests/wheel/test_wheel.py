@@ -44,7 +44,7 @@ def test_it_has_the_package_its_sql_its_error_pages_and_nothing_else(files: dict
 def test_its_metadata(metadata: Message) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("txbatch", __version__)
     assert metadata["Requires-Python"] == "<3.15,>=3.11"
-    assert set(metadata.get_all("Provides-Extra") or []) == {"airflow", "spark", "testing", "embedded", "kafka"}
+    assert set(metadata.get_all("Provides-Extra") or []) == {"airflow", "spark", "testing", "embedded", "kafka", "docs"}
 
 
 def test_it_asks_for_ranges_in_which_the_tested_versions_are(metadata: Message) -> None:
