@@ -72,6 +72,9 @@ setup: ## make .venv from requirements.txt, where that is not done yet
 wheel: setup ## build dist/txbatch-<version>-py3-none-any.whl, for `pip install`
 	$(PY) -m hatchling build -t wheel -d dist
 
+release-check: setup ## build wheel and sdist, install both into empty environments, run the project of `txbatch init`
+	bin/release-check
+
 lock: ## resolve requirements.in into requirements.txt; LOCK_ARGS=--upgrade for newer versions
 	@bin/lock $(LOCK_ARGS)
 

@@ -260,12 +260,13 @@ def _assigned(node: ast.Assign) -> dict[str, str]:
 
 
 def form_fields() -> list[tuple[str, str, str]]:
-    """Return name, title and meaning of each field of a run's form, as the source has them."""
+    """Return name, title and meaning of each field of a run's form, as the source has them; the waits come last."""
     named = constants()
+    files = sorted(ORCHESTRATION.rglob("*.py"), key=lambda file: (file.stem == "dag", str(file)))
     return [
         field
-        for file in ("catching_up", "restating", "form/planning_first", "form/giving_up", "dag")
-        for function in ast.parse((ORCHESTRATION / f"{file}.py").read_text(encoding="utf-8")).body
+        for file in files
+        for function in ast.parse(file.read_text(encoding="utf-8")).body
         if isinstance(function, ast.FunctionDef) and function.name in ("params", "_waits")
         for field in _fields(function, named)
     ]
