@@ -50,8 +50,11 @@ lint: setup ## ruff, mypy, import-linter: what CI asks for
 docs: setup ## build the documentation into .txbatch/site, each warning an error; `txbatch docs` opens it
 	$(PY) -m sphinx -n -W --keep-going -q -b html -c docs -d .txbatch/site-trees . .txbatch/site
 
-docs-generate: setup ## write the pages of docs/reference/ anew, from the code and a PostgreSQL of their own
+docs-generate: setup ## write all that the code says of itself: docs/reference/, file cases, stored JSON, proofs of rules
 	$(PY) -m docs.generate
+	$(PY) tests/file_cases.py
+	$(PY) tests/stored_json.py
+	$(PY) tests/proofs.py
 
 test-compose: setup ## run docker-compose.yml for real and check its reports
 	bin/test-compose
