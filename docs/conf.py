@@ -72,7 +72,7 @@ def with_codes(text: str) -> str:
     title, _, rest = text.partition("\n")
     below = _HEADING.sub(r"#\1", rest)
     return f"{title}\n" + _CODE.sub(
-        lambda of: f"({of[1].lower()})=\n{of[0]}\n\n```{{index}} {of[1]}, {of[2]}\n```", below
+        lambda of: f"({of[1].lower()})=\n{of[0]}\n\n```{{index}} ! {of[1]}, ! {of[2]}\n```", below
     )
 
 
