@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import conf
 from txbatch.error_pages import read_pages
 
 ROOT = Path(__file__).parents[2]
@@ -86,14 +87,32 @@ def test_each_page_of_the_documentation_is_in_the_site_and_in_a_list_of_pages(si
     """Sphinx warns of a page that is in no list, and a warning is an error."""
     pages = {file.relative_to(ROOT).with_suffix(".html") for file in (ROOT / "docs").rglob("*.md")}
     assert {page for page in pages if not (site / page).is_file()} == set()
-    assert {"toc.not_included", "toc"}.isdisjoint(suppressed())
+    assert {"toc.not_included", "toc"}.isdisjoint(conf.suppress_warnings)
 
 
-def suppressed() -> list[str]:
-    """The warnings that the settings of Sphinx leave out."""
-    (listed,) = re.findall(r"^suppress_warnings = (\[.*\])$", (ROOT / "docs" / "conf.py").read_text(), re.MULTILINE)
-    found: list[str] = json.loads(listed)
-    return found
+def test_a_link_to_a_folder_becomes_words_and_other_links_stay(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    text = "[a](folder/) [b](folder) [c](page.md) [d](page.md#x) [e](https://example.org/) ![f](folder)"
+    told = "a b [c](page.md) [d](page.md#x) [e](https://example.org/) ![f](folder)"
+    assert conf.without_folders(text, tmp_path) == told
+
+
+def test_each_code_stands_below_its_area_with_an_anchor_and_an_entry_of_the_index() -> None:
+    assert conf.with_codes(
+        "# Errors\n\n# Kinds\n\n## TX001 TerminalError (no retry helps)\n\nText.\n"
+    ).splitlines() == [
+        "# Errors",
+        "",
+        "## Kinds",
+        "",
+        "(tx001)=",
+        "### TX001 TerminalError (no retry helps)",
+        "",
+        "```{index} ! TX001, ! TerminalError",
+        "```",
+        "",
+        "Text.",
+    ]
 
 
 def test_the_search_finds_each_code_with_its_place(site: Path) -> None:
