@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-
 from docs import conf
+
 from txbatch.error_pages import read_pages
 
 ROOT = Path(__file__).parents[2]
