@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)#\s]+)\)")
+_GLOB = re.compile(r"^([\w./-]*\*)\n", re.MULTILINE)
 _HEADING = re.compile(r"^(##? )", re.MULTILINE)
 _CODE = re.compile(r"^### (TX\d{3}) (\w+).*$", re.MULTILINE)
 ORPHAN = "---\norphan: true\n---\n\n"
@@ -30,8 +31,7 @@ root_doc = "docs/index"
 source_suffix = {".md": "markdown"}
 include_patterns = ["docs/**", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 exclude_patterns = [".*", "bench", "bin", "dags", "dist", "docker", "jobs", "plugins", "sql", "starter", "tests"]
-# A glob of a list of pages may match none: pages come and go without an edit of the lists.
-suppress_warnings = ["toc.empty_glob", "myst.header", "misc.highlighting_failure"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 highlight_language = "none"
 smartquotes = False
 myst_heading_anchors = 4
@@ -47,7 +47,8 @@ html_show_sourcelink = False
 
 def adapt(app: Sphinx, docname: str, source: list[str]) -> None:
     """Change the text of a page where the site differs from the repository; a handler of Sphinx's event `source-read`."""
-    text = without_folders(source[0], (ROOT / docname).parent)
+    folder = (ROOT / docname).parent
+    text = without_empty_globs(without_folders(source[0], folder), folder)
     if docname == "README":
         text = ORPHAN + text
     if docname == "docs/errors":
@@ -62,6 +63,11 @@ def without_folders(text: str, folder: Path) -> str:
         return found[1] if "://" not in found[2] and (folder / found[2]).is_dir() else found[0]
 
     return _LINK.sub(linked, text)
+
+
+def without_empty_globs(text: str, folder: Path) -> str:
+    """Return a page without the globs of its lists that match no page: pages come and go without an edit of the lists."""
+    return _GLOB.sub(lambda found: found[0] if any(folder.glob(f"{found[1]}.md")) else "", text)
 
 
 def with_codes(text: str) -> str:

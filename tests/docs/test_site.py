@@ -97,6 +97,14 @@ def test_a_link_to_a_folder_becomes_words_and_other_links_stay(tmp_path: Path) -
     assert conf.without_folders(text, tmp_path) == told
 
 
+def test_a_glob_of_a_list_that_matches_no_page_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "upgrade.md").touch()
+    text = "```{toctree}\n:glob:\n\nrun/index*\nrun/*\nbuild/*\njobs\n```\n\n* a list\n"
+    told = "```{toctree}\n:glob:\n\nrun/*\njobs\n```\n\n* a list\n"
+    assert conf.without_empty_globs(text, tmp_path) == told
+
+
 def test_each_code_stands_below_its_area_with_an_anchor_and_an_entry_of_the_index() -> None:
     assert conf.with_codes(
         "# Errors\n\n# Kinds\n\n## TX001 TerminalError (no retry helps)\n\nText.\n"
