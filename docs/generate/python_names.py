@@ -34,6 +34,8 @@ BESIDE = {
     "QueryStream": "core.topology.query_stream",
     "State": "core.state.state",
 }
+# The chapter of classes whose methods runs call, and people do not.
+BY_RUNS = "Spouts"
 # Made by methods alone.
 RETURNED = frozenset({"Stream", "GroupedStream", "QueryStream", "State"})
 
@@ -61,7 +63,10 @@ def _chapter(title: str, names: Sequence[str], found: dict[str, Any]) -> Iterato
     yield from (f"## {title}", "")
     classes = {each for each in found.values() if isinstance(each, type)}
     for name in names:
-        yield from _class(name, found[name], classes) if isinstance(found[name], type) else _function(name, found[name])
+        if isinstance(found[name], type):
+            yield from _class(name, found[name], classes, methods=title != BY_RUNS)
+        else:
+            yield from _function(name, found[name])
 
 
 def reports() -> str:
@@ -101,17 +106,17 @@ def _function(name: str, function: Any, level: int = 3) -> Iterator[str]:
     yield from (prose(function.__doc__ or ""), "")
 
 
-def _class(name: str, found: type, classes: set[type], level: int = 3) -> Iterator[str]:
+def _class(name: str, found: type, classes: set[type], level: int = 3, *, methods: bool = True) -> Iterator[str]:
     """Yield the lines of a class: its call, its docstring, and its methods, but for those of another class of the page."""
     yield from (f"{'#' * level} {name}", "")
     yield from block("python", f"class {name}" if not _is_called(name, found) else signatures.of_object(name, found))
     yield from (prose(found.__doc__ or ""), "")
     bases = [base.__name__ for base in found.__mro__[1:] if base in classes]
     if bases:
-        yield from (f"Also has what {' and '.join(f'`{base}`' for base in bases)} has.", "")
+        yield from (f"Of the kind {', '.join(f'`{base}`' for base in bases)}.", "")
     if issubclass(found, Enum):
         yield from (f"Values: {', '.join(f'`{name}.{each.name}`' for each in found)}.", "")
-    for method, each in _methods(found, classes).items():
+    for method, each in _methods(found, classes).items() if methods else ():
         yield from (f"{'#' * (level + 1)} {name}.{method}", "", *block("python", _called(method, each)))
         yield from (prose(_docstring(each)), "")
 

@@ -107,15 +107,12 @@ LIMITS = (
     Told("core.sources.partition_checks:PARTITION_BYTES_MAX", "bytes", "The name of a partition"),
     Told("core.stored_json:METADATA_BYTES_MAX", "bytes", "The plan of a spout"),
     Told("core.batch.transaction:STORED_BYTES_MAX", "bytes", "A manifest, and any other JSON in the ledger"),
-    Told("core.batch.transaction:INTERVALS_MAX", "intervals", "The intervals of one `--cron` or *Catch up*"),
+    Told(
+        "core.batch.transaction:INTERVALS_MAX", "intervals", "The intervals of one `--cron`, or of Catch up in a form"
+    ),
     Told("formats.contents:RECORD_BYTES_MAX", "bytes", "A record of a CSV, JSON or text file"),
     Told("formats.changes:LOOKS_MAX", "files", "Files that are compared with what was counted, in one call"),
     Told("core.windows.window:SLIDES_MAX", "windows", "The windows in which one record counts"),
-    Told(
-        "core.aggregates.aggregator:_AVG_SCALE_MIN",
-        "digits",
-        "The least digits behind the point of an average of decimals",
-    ),
     Told("core.aggregates.merge:DECIMAL_DIGITS_MAX", "digits", "The digits of a decimal"),
     Told("core.aggregates.collect_set:SIZE_MAX", "values", "`size=` of `CollectSet` and `TopN`"),
     Told("core.aggregates.counting:BINS_MAX", "bins", "The bins of a `Histogram`"),
@@ -129,7 +126,7 @@ LIMITS = (
     Told(
         "core.topology.quarantine:DATA_CHARACTERS_MAX", "characters", "The data of a record in quarantine; more is cut"
     ),
-    Told("core.text:WHY_MAX", "characters", "A reason: `--why`, and *Why* of a form"),
+    Told("core.text:WHY_MAX", "characters", "A reason: `--why`, and Why of a form"),
     Told("core.text:LENGTH_MAX", "characters", "An error, a note, a name in a message; more is cut"),
     Told("core.text:RECORD_MAX", "characters", "A record within an error; more is cut"),
     Told("core.protocol.bulk:BATCHES_MAX", "batches", "The batches that one job of Spark emits together"),

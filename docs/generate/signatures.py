@@ -10,6 +10,7 @@ from typing import Any
 
 # A longer call has a line for each argument.
 WIDTH = 100
+MARKS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 
 
 def written(name: str, arguments: Sequence[str], returns: str = "") -> str:
@@ -35,7 +36,7 @@ def _arguments(given: Sequence[inspect.Parameter]) -> Iterator[str]:
         if each.kind is inspect.Parameter.KEYWORD_ONLY and not star:
             star = True
             yield "*"
-        mark = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(each.kind, "")
+        mark = MARKS.get(each.kind.name, "")
         type_ = _type(each.annotation)
         typed = f"{mark}{each.name}: {type_}" if type_ else f"{mark}{each.name}"
         yield typed if each.default is inspect.Parameter.empty else f"{typed} = {_default(each.default)}"
