@@ -20,7 +20,7 @@ from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology, failpoi
 from txbatch.core.batch.transaction import Assignment, Batch, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError
-from txbatch.core.protocol import coordinator
+from txbatch.core.protocol import coordinator, planning_ahead
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
@@ -292,8 +292,8 @@ def test_an_interval_that_is_earlier_than_what_left_is_refused_until_all_is_coun
     )
     with pytest.raises(TerminalError, match=told):
         visits.plans(2)
-    assert coordinator.initialize_many(visits.ledger, visits.topology, [day(2), day(13)]) == []
-    (only,) = coordinator.initialize_many(visits.ledger, visits.topology, [day(13), day(2)])
+    assert planning_ahead.initialize_many(visits.ledger, visits.topology, [day(2), day(13)]) == []
+    (only,) = planning_ahead.initialize_many(visits.ledger, visits.topology, [day(13), day(2)])
     assert (only.txid, visits.starts()) == (11, {11 * 1440: 2})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -11,17 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
-    Assignment,
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Interval,
-    Metadata,
-    Run,
-    canonical_json,
-)
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
 from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
@@ -120,7 +109,7 @@ class MemoryRows:
         """Store plans as the next txids."""
         found = list[Batch]()
         for run, metadata in plans:
-            at, batch = (head.topology, head.next_txid), _planned(head, run, metadata)
+            at, batch = (head.topology, head.next_txid), decisions.planned(head, run, metadata)
             found.append(self._leased(batch, run))
             if run.interval:
                 self.tables.intervals[at] = run.interval
@@ -264,14 +253,3 @@ class MemoryRows:
         self.tables.leases[at] = self.now + timedelta(seconds=self.lease_seconds)
         self.tables.batches[at] = replace(batch, lease_run=run.name if run else batch.lease_run, lease_live=True)
         return self.tables.batches[at]
-
-
-def _planned(head: Head, run: Run, metadata: Metadata) -> Batch:
-    """Return the batch of the next txid."""
-    stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
-    batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key)
-    if run.restate is None:
-        return replace(batch, prev_txid=head.prev_txid)
-    again = run.restate
-    of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
-    return replace(of, reason=one_line(again.why), requested_by=again.by)

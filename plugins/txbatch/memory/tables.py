@@ -12,16 +12,7 @@ from txbatch.core.batch.apart import LastWriter, LedgerView
 from txbatch.core.batch.came_late import CameLate
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import (
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Interval,
-    Metadata,
-    Run,
-    TransactionAttempt,
-    canonical_json,
-)
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Run, TransactionAttempt
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.keep_policy import policy, stored_windows
@@ -36,6 +27,7 @@ from txbatch.core.definition.stored import (
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Head, PositionVersion, ReadBy
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate

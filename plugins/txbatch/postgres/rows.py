@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
     Assignment,
     Batch,
     BatchKind,
@@ -21,13 +20,13 @@ from txbatch.core.batch.transaction import (
     Metadata,
     Run,
     TransactionAttempt,
-    canonical_json,
 )
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
 from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology

@@ -28,12 +28,12 @@ from txbatch.core.errors import (
     error_of,
 )
 from txbatch.core.naming import naming_stream
-from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, restate
+from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, planning_ahead, restate
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.ledger import Committed, Ledger
-from txbatch.core.protocol.planning import plan_restate
+from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeat
 from txbatch.core.text import one_line
 from txbatch.core.topology.stream import Stream
@@ -88,7 +88,7 @@ class Steps:
     def find_or_plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
         """Find or plan at once the batches of the first of several runs, just like the coordinator."""
         with self.concerning():
-            found = coordinator.initialize_many(self.ledger, self.job.topology, runs, behind, length)
+            found = planning_ahead.initialize_many(self.ledger, self.job.topology, runs, behind, length)
         for batch, run in zip(found, runs, strict=False):
             _say_planned(batch, run, logging.DEBUG)
         self._warn_of_closed(list(zip(found, runs, strict=False)))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 from txbatch.core.batch.came_late import CameLate, came_from_json, came_to_json
 from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
-from txbatch.core.stored_json import check_format
+from txbatch.core.stored_json import check_format, read_count, read_each, read_text, read_whole
 
 FORMAT = 1
 # Fields left out if unknown.
 _UNSAID = frozenset({"latest", "ahead", "late"})
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +108,14 @@ class Manifest:
         check_format("the manifest", value, FORMAT)
         of = value["attempt"]
         return cls(
-            topology=_text(value["topology"]),
-            attempt=TransactionAttempt(_count(of["txid"]), _count(of["attempt_id"])),
-            token=_text(value["token"]),
-            code=_text(value["code"]),
-            metadata_digest=_text(value["metadata_digest"]),
-            streams=_each(value["streams"], lambda parts: _each(parts, _read_partition)),
-            states=_each(value["states"], _staged_state),
-            unreadable=_each(value["unreadable"], lambda holes: _each(holes, _text)),
+            topology=read_text(value["topology"]),
+            attempt=TransactionAttempt(read_count(of["txid"]), read_count(of["attempt_id"])),
+            token=read_text(value["token"]),
+            code=read_text(value["code"]),
+            metadata_digest=read_text(value["metadata_digest"]),
+            streams=read_each(value["streams"], lambda parts: read_each(parts, _read_partition)),
+            states=read_each(value["states"], _staged_state),
+            unreadable=read_each(value["unreadable"], lambda holes: read_each(holes, read_text)),
             came_late=None if value.get("came_late") is None else came_from_json(value["came_late"]),
         )
 
@@ -128,46 +126,23 @@ def _said(of: ReadPartition | StagedState | StagedFile | TransactionAttempt) -> 
     return {name: value for name, value in found.items() if value is not None or name not in _UNSAID}
 
 
-def _each(values: Mapping[str, Any], made: Callable[[Any], Value]) -> dict[str, Value]:
-    return {_text(name): made(value) for name, value in values.items()}
-
-
 def _read_partition(value: Mapping[str, Any]) -> ReadPartition:
-    latest = None if value.get("latest") is None else _whole(value["latest"])
-    ahead = None if value.get("ahead") is None else _count(value["ahead"])
-    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"), latest, ahead)
+    latest = None if value.get("latest") is None else read_whole(value["latest"])
+    ahead = None if value.get("ahead") is None else read_count(value["ahead"])
+    return ReadPartition(read_count(value["records"]), read_text(value["fingerprint"], r"-?\d{1,38}"), latest, ahead)
 
 
 def _staged_state(value: Mapping[str, Any]) -> StagedState:
-    totals = _each(value["totals"], lambda total: None if total is None else _text(total))
-    files, rows = tuple(map(_staged_file, value["files"])), _count(value["rows"])
-    kept, late = (None if value.get(name) is None else _count(value[name]) for name in ("kept", "late"))
+    totals = read_each(value["totals"], lambda total: None if total is None else read_text(total))
+    files, rows = tuple(map(_staged_file, value["files"])), read_count(value["rows"])
+    kept, late = (None if value.get(name) is None else read_count(value[name]) for name in ("kept", "late"))
     return StagedState(files, rows, totals, kept, late)
 
 
 def _staged_file(value: Mapping[str, Any]) -> StagedFile:
     """Return a staged file. Raise ValueError if the file's name leads out of the attempt's folder."""
-    name = _text(value["name"], r"partials/\d+/[^/\\\0]+\.parquet")
-    return StagedFile(name, _count(value["bytes"]), _count(value["rows"]), _text(value["sha256"]))
-
-
-def _count(value: Any) -> int:
-    found = _whole(value)
-    if found < 0:
-        raise ValueError(f"{str(found)[:80]!r} is no count")
-    return found
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{str(value)[:80]!r} is no whole number")
-    return int(value)
-
-
-def _text(value: Any, pattern: str = r"[\s\S]*") -> str:
-    if not isinstance(value, str) or not re.fullmatch(pattern, value):
-        raise ValueError(f"{str(value)[:80]!r} is not what stands there")
-    return value
+    name = read_text(value["name"], r"partials/\d+/[^/\\\0]+\.parquet")
+    return StagedFile(name, read_count(value["bytes"]), read_count(value["rows"]), read_text(value["sha256"]))
 
 
 def check_manifest(manifest: Manifest, assignment: Assignment) -> None:

@@ -1,8 +1,7 @@
-"""Transactions: txid, attempt, batch, run, and the JSON for storing and comparing metadata."""
+"""Transactions: txid, attempt, batch, run."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,9 +9,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import InvalidPlan, InvalidSchedule, WhyMissing
-from txbatch.core.stored_json import METADATA_BYTES_MAX, check_format
+from txbatch.core.errors import InvalidSchedule, WhyMissing
 from txbatch.core.stored_json import Metadata as Metadata
+from txbatch.core.stored_json import check_format, digest
 
 if TYPE_CHECKING:
     from txbatch.core.batch.came_late import Look
@@ -23,8 +22,6 @@ INIT_TXID = 1
 INTERVAL_KEY = "interval:"
 RESTATE_KEY = "restate:"
 ASSIGNMENT_FORMAT = 1
-# The largest JSON in the ledger: a manifest has more about a partition than a plan, but not ten times as much.
-STORED_BYTES_MAX = 100_000_000
 # How many batches are asked for at once: the pieces of an interval.
 INTERVALS_MAX = 20_000
 
@@ -263,25 +260,3 @@ class Assignment:
         look = Look.from_json(value["look"]) if "look" in value else None
         of = value.get("position", 0), value.get("planned_at"), loaded, look
         return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"], *of)
-
-
-def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
-    """Return the only spelling of a JSON value. Raise DefinitionError if not JSON, or if over `bytes_max`, 1 MB by default."""
-    try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        size = len(text.encode())
-    except (TypeError, ValueError) as error:
-        raise InvalidPlan(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
-    if size > bytes_max:
-        raise InvalidPlan(
-            f"metadata has {size:,} bytes; at most {bytes_max:,}: plan smaller batches, of fewer partitions or files "
-            "(files_per_batch=, a narrower pattern= or root, small files merged into larger ones)"
-        )
-    return text
-
-
-def digest(value: Any) -> str:
-    """Return the sha256 of the canonical JSON, in hex."""
-    import hashlib  # here, as OpenSSL would be a twentieth of what importing a job takes
-
-    return hashlib.sha256(canonical_json(value, STORED_BYTES_MAX).encode()).hexdigest()

@@ -10,17 +10,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from txbatch.core.batch.plan import OfInterval, Range, Ranges, StreamPlan, Whole
-from txbatch.core.batch.transaction import (
-    INIT_TXID,
-    Assignment,
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Interval,
-    Metadata,
-    Run,
-    canonical_json,
-)
+from txbatch.core.batch.transaction import INIT_TXID, Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
 from txbatch.core.errors import (
     AlreadyCommitted,
     BrokenChain,
@@ -35,6 +25,8 @@ from txbatch.core.errors import (
 )
 from txbatch.core.protocol.fence import check_fence
 from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
+from txbatch.core.stored_json import as_stored, canonical_json
+from txbatch.core.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +169,15 @@ def moved(head: Head, now: Head, *others: Head) -> bool:
     """True if the head has changed since plans were made (R1), or if one of the planning runs has a batch by now (R2)."""
     expected = (head.next_txid, head.prev_txid, head.offsets, None)
     return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected or any(each.own for each in others)
+
+
+def planned(head: Head, run: Run, metadata: Metadata) -> Batch:
+    """Return the batch of a plan, as stored at the head's next txid (R1)."""
+    batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, as_stored(metadata), run.key)
+    if run.restate is None:
+        return replace(batch, prev_txid=head.prev_txid)
+    asked = replace(batch, kind=BatchKind.RESTATE, position=run.restate.position)
+    return replace(asked, reason=one_line(run.restate.why), requested_by=run.restate.by)
 
 
 def followed(head: Head, batch: Batch) -> Head:

@@ -22,12 +22,13 @@ from txbatch.core.batch.apart import (
     decide_take_back,
 )
 from txbatch.core.batch.manifest import StagedState
-from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.checks import way_out
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.state.state import StateKind
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.engine import execute, run_all
 from txbatch.postgres.database.expressions import pg_name
