@@ -36,7 +36,7 @@ from txbatch.core.protocol.decisions import (
     uncovered,
 )
 from txbatch.core.protocol.fence import check_attempt, check_fence
-from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.ledger import Head, Order
 
 RANGE = {"start": 10, "end": 20}
 PLANNED = Batch(
@@ -118,23 +118,23 @@ def test_the_fence() -> None:
 
 
 def test_a_commit_that_may_be_applied() -> None:
-    assert check_commit(EMITTED, ASSIGNMENT, None, 2, OFFSETS) is True
-    assert check_commit(COMMITTED, ASSIGNMENT, None, 2, {}) is False
+    assert check_commit(EMITTED, ASSIGNMENT, Order(None, 2, OFFSETS)) is True
+    assert check_commit(COMMITTED, ASSIGNMENT, Order(None, 2, {})) is False
 
 
 def test_a_commit_before_its_time() -> None:
     with refused("TX413", "attempt 3:2", "manifest", "emit_batch"):
-        check_commit(replace(EMITTED, status=BatchStatus.PLANNED), ASSIGNMENT, None, 2, OFFSETS)
+        check_commit(replace(EMITTED, status=BatchStatus.PLANNED), ASSIGNMENT, Order(None, 2, OFFSETS))
     with refused("TX402", "txid 3", "txid 1"):
-        check_commit(EMITTED, ASSIGNMENT, 1, 2, OFFSETS)
+        check_commit(EMITTED, ASSIGNMENT, Order(1, 2, OFFSETS))
     with pytest.raises(StaleAttempt):
-        check_commit(ABORTED, ASSIGNMENT, None, 2, OFFSETS)
+        check_commit(ABORTED, ASSIGNMENT, Order(None, 2, OFFSETS))
 
 
 def broken(streams: Any, offsets: Any, last_committed: int | None = 2, **more: Any) -> str | None:
     batch = replace(EMITTED, metadata={"streams": streams, **more})
     try:
-        check_commit(batch, ASSIGNMENT, None, last_committed, offsets)
+        check_commit(batch, ASSIGNMENT, Order(None, last_committed, offsets))
     except BrokenChain as error:
         return str(error)
     return None
@@ -163,10 +163,9 @@ def test_an_interval_continues_nothing() -> None:
     """Who reads by time is told by the batch's interval, and outside the plan: a plan may have any key."""
     streams = {"s": {"plan": {"files": []}, "interval": ["a", "b"]}}
     by_time = replace(EMITTED, key="interval:a/b", metadata={"format": 2, "streams": streams})
-    assert check_commit(by_time, ASSIGNMENT, None, 1, {})
-    assert check_commit(
-        replace(by_time, metadata={"streams": {"s": {"interval": ["a", "b"]}}}), ASSIGNMENT, None, 1, {}
-    )
+    assert check_commit(by_time, ASSIGNMENT, Order(None, 1, {}))
+    older = replace(by_time, metadata={"streams": {"s": {"interval": ["a", "b"]}}})
+    assert check_commit(older, ASSIGNMENT, Order(None, 1, {}))
     assert "but txid 1 is the last" in str(broken({"s": {"interval": ["a", "b"]}}, {}, last_committed=1))
     assert "but txid 1" in str(broken({"s": {"plan": {"interval": ["a", "b"]}}}, {}, last_committed=1, format=2))
 
@@ -178,7 +177,7 @@ def test_the_chain_of_a_stream_that_pauses() -> None:
     assert "planned after txid 2, but txid 1" in str(broken(plan, OFFSETS, last_committed=1, idle={"list": {"end": 5}}))
     idle = {"list": {"plan": 5, "interval": ["a", "b"]}}
     mixed = replace(EMITTED, key="interval:a/b", metadata={"format": 2, "streams": plan, "idle": idle})
-    assert check_commit(mixed, ASSIGNMENT, None, 1, OFFSETS)
+    assert check_commit(mixed, ASSIGNMENT, Order(None, 1, OFFSETS))
 
 
 def test_success_and_abort() -> None:

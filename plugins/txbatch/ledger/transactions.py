@@ -178,7 +178,7 @@ class Transactions(ABC):
             decisions.check_may_skip(batch)
             pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
             also, left = rows.also_covering(batch), given_up(batch, partition)
-            decisions.check_skip(left, *rows.order(batch), also)
+            decisions.check_skip(left, rows.order(batch), also)
             if batch.status.final:
                 rows.prepare_skip(pending)
             else:

@@ -14,13 +14,13 @@ from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchSt
 from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
-from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, PositionVersion, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
-from txbatch.ledger.rows import Order, Registered
+from txbatch.ledger.rows import Registered
 from txbatch.memory import came_late, event_time
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.stored import Attempt
@@ -167,13 +167,13 @@ class MemoryRows:
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts for `decide_commit`."""
         newest, name, tables = self.tables.newest_attempt(batch), batch.topology, self.tables
-        order = newest.assignment, newest.manifest, *self.order(batch)
+        read = newest.assignment, newest.manifest, self.order(batch)
         if batch.status is not BatchStatus.EMITTED:
-            return CommitFacts(batch, *order)
+            return CommitFacts(batch, *read)
         asked = asks_definition(topology, batch, tables.topologies[name].digest)
         definition = tables.known(topology) if asked else None
         version = self.version(name, batch.position) if batch.kind is BatchKind.RESTATE else None
-        return CommitFacts(batch, *order, definition, version, tables.next_numbers(name, topology.numbered))
+        return CommitFacts(batch, *read, definition, version, tables.next_numbers(name, topology.numbered))
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
         """Context manager. Leave errors as they are."""

@@ -23,14 +23,14 @@ from txbatch.core.batch.transaction import (
 )
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
 from txbatch.core.protocol.decisions import TakenIntervals
-from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, PositionVersion, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
-from txbatch.ledger.rows import Order, Registered
+from txbatch.ledger.rows import Registered
 from txbatch.postgres import plans as stored_plans
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.queries import query
@@ -73,7 +73,7 @@ class PostgresRows:
 
     def order(self, batch: Batch) -> Order:
         """Return the place of a batch among the others."""
-        return Order(*batches.order(self.connection, batch))
+        return batches.order(self.connection, batch)[0]
 
     def store_definition(self, topology: Topology, job: str) -> None:
         """Store the definition. Raise SchemaMismatch if the history has another definition."""
@@ -167,18 +167,17 @@ class PostgresRows:
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts of a locked batch; of a batch that is not emitted, only its place among the others."""
         newest = batches.newest_attempt(self.connection, batch)
-        found = batches.one(self.connection, "neighbours", **batches.batch_ids(batch))
-        order = *newest, found["open_before"], found["last_committed"], batches.offsets_of(self.connection, batch)
+        order, digest = batches.order(self.connection, batch)
         if batch.status is not BatchStatus.EMITTED:
-            return CommitFacts(batch, *order)
-        asked = asks_definition(topology, batch, found["digest"])
+            return CommitFacts(batch, *newest, order)
+        asked = asks_definition(topology, batch, digest)
         definition = definitions.known(self.connection, topology) if asked else None
         if batch.kind is BatchKind.RESTATE:
             version = self.version(batch.topology, batch.position)
-            return CommitFacts(batch, *order, definition, version)
+            return CommitFacts(batch, *newest, order, definition, version)
         numbered = batch.plan.base.keys() & topology.numbered
         bases = record_numbers.bases(self.connection, batch.topology, numbered) if numbered else {}
-        return CommitFacts(batch, *order, definition, bases=bases)
+        return CommitFacts(batch, *newest, order, definition, bases=bases)
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
         """Context manager. Put a running rebuild in front of a SchemaMismatch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
@@ -39,6 +39,14 @@ class Head:
     def prev_txid(self) -> int | None:
         """The txid that the next plan continues (R3)."""
         return self.prev.txid if self.prev else None
+
+
+class Order(NamedTuple):
+    """A batch's place: the lowest open txid below, the last committed txid that is no restate, the offsets to continue (R6)."""
+
+    open_before: int | None
+    last_committed: int | None
+    offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
