@@ -12,8 +12,8 @@ from twin.rebuild import MemoryRebuilds
 from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import ChangeTooEarly, TxbatchError
-from txbatch.core.protocol.coordinators import Coordinators
 from txbatch.core.protocol.planning_again import plan_again
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.direct.emitter import emit_batch
 
 

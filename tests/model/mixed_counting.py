@@ -27,8 +27,8 @@ from txbatch.core.corrections.retention import Retention
 from txbatch.core.corrections.window_retention import Windows as Leaving
 from txbatch.core.errors import BrokenChain, ChangeTooEarly, TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol import coordinator, planning_ahead
-from txbatch.core.protocol.coordinators import Coordinators
 from txbatch.core.protocol.planning_again import plan_again
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.direct.emitter import emit_batch
 from txbatch.postgres.ledger import PostgresLedger
 

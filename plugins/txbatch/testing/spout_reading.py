@@ -12,8 +12,8 @@ from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Inter
 from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.protocol import planning
 from txbatch.core.protocol.bulk import as_one_assignment, reason_against
-from txbatch.core.protocol.coordinators import Coordinators
 from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.sources.spout import Spout
 from txbatch.core.topology.topology import Topology
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from txbatch.core.batch.transaction import Batch, Metadata, Run
-from txbatch.core.protocol.coordinators import Coordinators
 from txbatch.core.protocol.decisions import Adopt, Use, Wait, WaitReason, check_parameters, decide_initialize
 from txbatch.core.protocol.fence import waited_for
 from txbatch.core.protocol.ledger import Head, Ledger
 from txbatch.core.protocol.planning import plan_batch
 from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.restate import counted_meanwhile
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.topology.topology import Topology
 
 

@@ -10,8 +10,8 @@ from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, W
 from txbatch.core.batch.transaction import Metadata, Run
 from txbatch.core.errors import NoInterval, UnknownField
 from txbatch.core.naming import naming_stream
-from txbatch.core.protocol.coordinators import Coordinators, coordinator_of
 from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.spout_coordinators import Coordinators, coordinator_of
 from txbatch.core.sources.partition_checks import planned_records
 from txbatch.core.sources.plan_checks import check_json, check_ranges, check_reads
 from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout

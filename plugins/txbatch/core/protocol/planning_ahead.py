@@ -11,9 +11,9 @@ from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import bulk, decisions
 from txbatch.core.protocol.bulk_size import JobSize
 from txbatch.core.protocol.coordinator import plan_for
-from txbatch.core.protocol.coordinators import Coordinators
 from txbatch.core.protocol.decisions import PlanNew, Use
 from txbatch.core.protocol.ledger import Head, Ledger, RunPlan
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.topology.topology import Topology
 
 

@@ -10,10 +10,11 @@ from enum import StrEnum
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
-from txbatch.core.errors import InvalidOption, PartitionUnreadable
+from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.records.sql import spark_text
 from txbatch.core.sources.labels import partitions_of
 from txbatch.core.sources.partition_checks import check_range, checked_names, missing_of
+from txbatch.core.sources.spout_options import SpoutOptions
 from txbatch.core.stored_json import METADATA_BYTES_MAX
 from txbatch.core.stored_json import Metadata as Metadata
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 # The column by which a partitioned spout's DataFrame says which partition a record came from.
 PARTITION_COLUMN = "_txbatch_partition"
-# What the ledger keeps of a source beside its identity.
-RESERVED_IDENTITY = ("kind", "reads")
 
 
 class SpoutKind(StrEnum):
@@ -87,13 +86,13 @@ class Emitter(ABC):
         """
 
 
-class Spout(ABC):
+class Spout(SpoutOptions, ABC):
     """A source of batches (Trident's ITridentSpout): a coordinator and an emitter.
 
     `fields` is the DDL of the records. `identity` names the source in JSON: stored with txid 1, another identity is refused
     (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under "interval".
     `parameters` names the run's parameters that choose data; the parameters given to a run come under "parameters". A plan has
-    at most `metadata_bytes_max` bytes of JSON.
+    at most `metadata_bytes_max` bytes of JSON. `SpoutOptions` has all that a spout may leave as it is.
     """
 
     kind: SpoutKind = SpoutKind.TRANSACTIONAL
@@ -101,17 +100,6 @@ class Spout(ABC):
     by_interval: bool = False
     parameters: tuple[str, ...] = ()
     metadata_bytes_max: int = METADATA_BYTES_MAX
-    # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
-    reads_gaps: bool = False
-    # True of a source that is not on this machine: an attempt takes its records once, and Spark keeps them on its disks.
-    remote: bool = False
-    # The variables of the environment, credentials among them, by which Spark's driver reads the source.
-    variables: tuple[str, ...] = ()
-    # True of a source whose records change: a changed record is read again, so that only aggregates count it right for which
-    # records may come twice, such as Max.
-    repeats: bool = False
-    # False of a spout whose texts must not hold U+0000; `check_texts` says where they do.
-    nul: bool = True
 
     @property
     @abstractmethod
@@ -121,60 +109,11 @@ class Spout(ABC):
         A mapping of strings to JSON, without `kind` and `reads`: the ledger keeps `kind` and `reads` of every spout.
         """
 
-    def planned_bytes(self, metadata: Metadata) -> int | None:
-        """Return how many bytes a plan will read; None if unknown. Small batches run with less start-up."""
-        return None
-
-    @property
-    def fusable(self) -> bool:
-        """True if `fused` may return a plan that reads several batches in one pass."""
-        return False
-
-    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
-        """Return a plan by which `emit_batch` reads the records of several plans, of a batch each, in one pass, each record
-        once.
-
-        None if the plans do not go together: then each plan is read by itself. If two plans may name the same partition, return
-        `labelled(plans)`: its ranges have labels, and the emitter writes labels in place of names. If the spout reads by time,
-        its attribute `time` names the field that holds the time of a record, a timestamp or a date.
-        """
-        return None
-
-    def check_texts(self, metadata: Metadata) -> None:
-        """Refuse invalid text: BadRecord names the record. Called if Spark has found invalid text in the records of a plan.
-
-        Does nothing if the spout cannot find the record.
-        """
-
-    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
-        """Return the range, or the plan, by which a committed batch is counted again (R17): by default unchanged.
-
-        `metadata` is the range, or the plan, that the batch read. `partition` is '' for a source without partitions. If the
-        source is replaced as a whole, for example a file, return the range of the new content. PartitionUnreadable if the
-        partition is missing now. Not called for a source read by time: the interval is planned again.
-        """
-        return metadata
-
-    def gone(self, metadata: Metadata) -> list[str]:
-        """Return the missing parts of a plan, if the source is read by time: records may be lost with them."""
-        return []
-
-    def lacking(self, before: Metadata, again: Metadata) -> list[str]:
-        """Return the parts of a plan that are missing now, or that `again`, a plan of the same interval, was made without."""
-        return self.gone(before)
-
-    def check_again(self, before: Metadata) -> None:
-        """Raise an error if an interval may not be planned again: its source is another one, or is behind the plan `before`."""
-
     def check_plan(self, metadata: Metadata) -> None:
         """Raise TransientError if a plan cannot be read any more as planned, and the spout sees so without Spark.
 
         Called before an attempt starts Spark. The emitter refuses what is not seen here, and decides what may be left out.
         """
-
-    def reach(self, offsets: Mapping[str, Metadata]) -> str | None:
-        """Describe what may be read after the last ranges, for `txbatch doctor`; None for nothing. Raise errors of planning."""
-        return None
 
     @abstractmethod
     def coordinator(self) -> BatchCoordinator:
@@ -183,25 +122,6 @@ class Spout(ABC):
     @abstractmethod
     def emitter(self) -> Emitter:
         """The reading side."""
-
-
-def check_identity(stream: str, spout: Spout) -> None:
-    """DefinitionError if the identity of a stream's spout is no mapping of names, or has a name reserved by txbatch."""
-    identity, of = spout.identity, f"stream {stream!r}: the identity of {type(spout).__name__}"
-    if not isinstance(identity, Mapping):
-        raise InvalidOption(f"{of} is {identity!r}; give a mapping, such as {{'root': '/data'}}")
-    for key in identity:
-        if not isinstance(key, str):
-            raise InvalidOption(f"{of} has the key {key!r}, no string; name it '{key}'")
-        if key in RESERVED_IDENTITY:
-            raise InvalidOption(f"{of} has the key {key!r}, which is reserved; leave it out or rename it")
-
-
-def how_it_reads(spout: Spout) -> str:
-    """Return how a spout's plans go on: by the offsets of partitions, by interval, or from the last plan as a whole."""
-    if isinstance(spout, PartitionedSpout):
-        return "partitions"
-    return "interval" if spout.by_interval else "whole"
 
 
 class PartitionedSpout(Emitter, Spout):
