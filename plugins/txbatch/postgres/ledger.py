@@ -6,7 +6,7 @@ Locks are always taken in the order topology, batch, state keys (R1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
@@ -18,7 +18,7 @@ from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.errors import Unavailable
-from txbatch.core.protocol.ledger import Head, PositionVersion, Unfinished
+from txbatch.core.protocol.questions import Unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.transactions import Transactions
@@ -53,9 +53,10 @@ class PostgresLedger(Transactions):
         self.lease_seconds = lease_seconds
 
     @contextmanager
-    def store(self) -> Iterator[PostgresRows]:
-        """Context manager. Yield the rows of one transaction."""
-        with transaction(self.engine) as connection:
+    def store(self, *, snapshot: bool = False) -> Iterator[PostgresRows]:
+        """Context manager. Yield the rows of one transaction, of a snapshot by REPEATABLE READ."""
+        engine = self.engine.execution_options(isolation_level="REPEATABLE READ") if snapshot else self.engine
+        with transaction(engine) as connection:
             yield PostgresRows(connection, self.warehouses, self.lease_seconds)
 
     @property
@@ -115,15 +116,6 @@ class PostgresLedger(Transactions):
             self.warehouses.clear(connection, name)
             return changes.change(connection, topology, job, why, by)
 
-    def head(self, topology: str, run: Run) -> Head:
-        """Return the topology's head for a run, in one snapshot and without a lock."""
-        return self.heads(topology, [run])[0]
-
-    def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
-        """Return the topology's head for each of several runs, in one snapshot."""
-        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            return batches.heads(connection, topology, runs)
-
     def last_txid(self, topology: str) -> int:
         """Return the highest txid ever used; 0 before the first."""
         with transaction(self.engine) as connection:
@@ -159,16 +151,6 @@ class PostgresLedger(Transactions):
         """Record the error of a failed attempt."""
         with transaction(self.engine) as connection:
             connection.execute(query("fail_attempt"), {**batches.attempt_ids(assignment), "error": one_line(error)})
-
-    def batch(self, topology: str, txid: int) -> Batch:
-        """Return one batch. Raise UnknownName if the ledger has no such batch."""
-        with transaction(self.engine) as connection:
-            return batches.batch(connection, topology, txid)
-
-    def version(self, topology: str, txid: int) -> PositionVersion:
-        """Return the current version of a txid's position. Raise UnknownName if the txid is unknown."""
-        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            return batches.version(connection, topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return the newest attempt of a batch, and the attempt's manifest or None."""

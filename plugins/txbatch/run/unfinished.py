@@ -27,9 +27,9 @@ from txbatch.core.errors import (
 )
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.bulk_size import JobSize
-from txbatch.core.protocol.ledger import Unfinished
 from txbatch.core.protocol.lookback import is_by_look_back
 from txbatch.core.protocol.ports import Application
+from txbatch.core.protocol.questions import Unfinished
 from txbatch.core.text import one_line
 from txbatch.run.bulk import Planned, emit_ahead
 from txbatch.run.run_names import RUN_PREFIX, call_of, hold

@@ -1,17 +1,15 @@
-"""The ledger as the protocol sees it: the questions about a topology, and the changes to a topology."""
+"""The ledger as the protocol sees it: a topology's batches, and the changes to the batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
-from txbatch.core.definition.redefinition import Redefinition
-from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
+from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run
+from txbatch.core.protocol.questions import Questions
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
@@ -58,14 +56,6 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A batch without success, and the run that looked after the batch."""
-
-    txid: int
-    run: Run
-
-
-@dataclass(frozen=True, slots=True)
 class PositionVersion:
     """The version of a position that counts now (R17); if the batch does not count, the batch itself.
 
@@ -90,8 +80,11 @@ class PositionVersion:
         return self.current.plan if self.rebuilt is None else self.rebuilt
 
 
-class Ledger(Protocol):
-    """The only source of truth; each method is one transaction. `postgres.ledger` has the ledger, `memory.ledger` the twin."""
+class Ledger(Questions, Protocol):
+    """The only source of truth; each method is one transaction. `postgres.ledger` has the ledger, `memory.ledger` the twin.
+
+    The questions besides the steps of a batch are in `Questions`.
+    """
 
     @property
     def lease_seconds(self) -> int:
@@ -107,26 +100,11 @@ class Ledger(Protocol):
         `zone` is the time zone in which a schedule cuts intervals: reports show the zone. None leaves the stored zone as is.
         """
 
-    def check_definition(self, topology: Topology, job: str) -> None:
-        """Raise SchemaMismatch if `register` would, and change nothing."""
-
-    def redefinitions(self, topology: Topology) -> Sequence[Redefinition]:
-        """Return each difference between the topology and the stored definition, with the consequence of each (R23)."""
-
-    def check_interval(self, topology: str, interval: Interval) -> None:
-        """Raise IntervalNotOver or IntervalTaken if `plan` would, and change nothing."""
-
     def head(self, topology: str, run: Run) -> Head:
         """Return how the topology stands, for planning."""
 
     def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
         """Return the head for each of several runs, as of one moment."""
-
-    def last_txid(self, topology: str) -> int:
-        """Return the highest txid ever used, 0 before the first. While the number stays the same, nobody has planned anything."""
-
-    def closed_to(self, topology: str) -> Mapping[str, int]:
-        """Return by state up to when windows are closed, in microseconds; empty if none is closed (R26)."""
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with the metadata (R1). Return None if the head moved meanwhile.
@@ -173,30 +151,8 @@ class Ledger(Protocol):
     def version(self, topology: str, txid: int) -> PositionVersion:
         """Return the version that counts now for a txid's position. Raise UnknownName if the topology has no such txid."""
 
-    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
-        """Return the plan of the last look before a batch, and intervals of earlier batches: the newest intervals, and all
-        intervals with an end after `since`.
-        """
-
-    def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records met by committed batches, unless a later version counts the records."""
-
-    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
-        """Return committed positions with intervals from `since` to before `until`, with the counting plans: the `most` newest,
-        newest first.
-        """
-
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return a batch's newest attempt, with the manifest if stored. Raise UnknownName before the first attempt."""
-
-    def committed_by(self, topology: str, run: Run) -> Batch | None:
-        """Return the last batch committed by a run, own or adopted; None if the run committed no batch."""
-
-    def committed_by_each(self, topology: str, prefix: str) -> list[int]:
-        """Return in order the txids committed by runs named `prefix` and a number, own and adopted batches alike."""
-
-    def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid over `above` without success or abort, of runs with `prefix` in front of the name; or None."""
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """Return the lowest open txid below a txid, for which the batch waits (R6); None if all are final."""
