@@ -13,20 +13,7 @@ from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import (
-    BrokenChain,
-    EmissionFailed,
-    LeaseHeld,
-    NewerFormat,
-    NotEmitted,
-    StaleAttempt,
-    TerminalError,
-    TransientError,
-    TxbatchError,
-    Unexpected,
-    concerning,
-    error_of,
-)
+from txbatch.core.errors import BrokenChain, LeaseHeld, NotEmitted, TerminalError, TransientError, concerning
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, planning_ahead, restate
 from txbatch.core.protocol.coordinator import NothingNew
@@ -38,6 +25,7 @@ from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeat
 from txbatch.core.text import one_line
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.look_ups import export
+from txbatch.run.failures import failure_of
 from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
@@ -81,29 +69,22 @@ class Steps:
         with self.concerning():
             found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
-            _say_planned(found, run, logging.INFO)
-            self._warn_of_closed([(found, run)])
+            self._tell([(found, run)], logging.INFO)
         return found
 
     def find_or_plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
         """Find or plan at once the batches of the first of several runs, just like the coordinator."""
         with self.concerning():
             found = planning_ahead.initialize_many(self.ledger, self.job.topology, runs, behind, length)
-        for batch, run in zip(found, runs, strict=False):
-            _say_planned(batch, run, logging.DEBUG)
-        self._warn_of_closed(list(zip(found, runs, strict=False)))
+        self._tell(list(zip(found, runs, strict=False)), logging.DEBUG)
         return found
 
-    def _warn_of_closed(self, planned: Sequence[tuple[Batch, Run]]) -> None:
-        """Log a warning for intervals planned after later intervals: their records may count in closed windows (R26)."""
-        topology = self.job.topology
-        if not planned or not topology.by_interval or not topology.closes:
-            return
-        closed_to = self.ledger.closed_to(topology.name)
+    def _tell(self, planned: Sequence[tuple[Batch, Run]], level: int) -> None:
         for batch, run in planned:
-            if batch.status is BatchStatus.PLANNED and run.interval is not None:
-                for told_of in interval_warnings.of_closed(topology, run.interval, batch.plan, closed_to):
-                    log.warning("%s", told_of)
+            log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, one_line(run.name))
+            failpoints.hit("initialize.planned")
+        for told_of in interval_warnings.of_planned(self.ledger, self.job.topology, planned):
+            log.warning("%s", told_of)
 
     def check_restate(self, run: Run) -> Batch | None:
         """Plan the run's restate, and store nothing. If the run has a batch, return the batch.
@@ -219,7 +200,7 @@ class Steps:
             try:
                 yield
             except Exception as error:
-                failure = _superseded(folder, assignment) or _said_by_job(folder, assignment, error)
+                failure = failure_of(folder, assignment, error)
                 self.ledger.fail_attempt(assignment, str(failure))
                 raise failure from error
 
@@ -317,11 +298,6 @@ class Steps:
         return replace(batch, succeeded=True)
 
 
-def _say_planned(batch: Batch, run: Run, level: int) -> None:
-    log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, one_line(run.name))
-    failpoints.hit("initialize.planned")
-
-
 def _tell_spout(stream: Stream, batch: Batch) -> None:
     """Notify a spout of a committed batch. Raise TransientError for errors of its coordinator, except errors of txbatch."""
     with (
@@ -329,25 +305,3 @@ def _tell_spout(stream: Stream, batch: Batch) -> None:
         closing(stream.spout.coordinator()) as spout_coordinator,
     ):
         spout_coordinator.success(batch.txid)
-
-
-def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt | None:
-    """Return the error with the name of the newer attempt, if a newer attempt ended this attempt's driver."""
-    try:
-        newer = folder.read_heartbeat().superseded
-    except (TransientError, NewerFormat):
-        return None
-    what = f"{assignment.topology} {assignment.attempt}: {newer} took its place; nothing was changed"
-    return StaleAttempt(what) if newer else None
-
-
-def _said_by_job(folder: AttemptFolder, assignment: Assignment, error: Exception) -> Exception:
-    """Return the error written by the job itself: the exit code of spark-submit says less."""
-    try:
-        said = folder.read_error()
-    except NewerFormat:
-        return error
-    if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
-        return error
-    message = advice.of_open(said["message"], assignment.topology, assignment.attempt.txid)
-    return error_of(message, Unexpected if said["kind"] == "terminal" else EmissionFailed)
