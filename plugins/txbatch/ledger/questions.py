@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from txbatch.core.batch.transaction import Batch, Interval, Run
-from txbatch.core.protocol.ledger import Head, PositionVersion
+from txbatch.core.protocol.ledger import Head
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.ledger.rows import Rows
 
 

@@ -11,9 +11,10 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan
 from txbatch.core.protocol.decisions import TakenIntervals
-from txbatch.core.protocol.ledger import Head, Order, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 

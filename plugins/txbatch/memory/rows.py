@@ -14,9 +14,10 @@ from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchSt
 from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
-from txbatch.core.protocol.ledger import Head, Order, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology

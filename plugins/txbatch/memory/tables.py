@@ -26,7 +26,8 @@ from txbatch.core.definition.stored import (
 )
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Head, PositionVersion, ReadBy
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.restate import PositionVersion, ReadBy
 from txbatch.core.stored_json import canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left

@@ -23,9 +23,10 @@ from txbatch.core.batch.transaction import (
 )
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
 from txbatch.core.protocol.decisions import TakenIntervals
-from txbatch.core.protocol.ledger import Head, Order, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left

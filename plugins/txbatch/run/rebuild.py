@@ -27,9 +27,9 @@ from txbatch.core.errors import (
 )
 from txbatch.core.protocol import bulk, restate
 from txbatch.core.protocol.bulk_size import JobSize
-from txbatch.core.protocol.ledger import PositionVersion
 from txbatch.core.protocol.planning_again import plan_again
 from txbatch.core.protocol.ports import REBUILD
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.run.steps import Steps
 

@@ -6,55 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, assert_never
 
-from txbatch.core.batch.came_late import CameLate, came_from_json, came_to_json
+from txbatch.core.batch.came_late import CameLate
+from txbatch.core.batch.emitted import ReadPartition as ReadPartition
+from txbatch.core.batch.emitted import StagedFile as StagedFile
+from txbatch.core.batch.emitted import StagedState as StagedState
+from txbatch.core.batch.manifest_json import read_manifest, write_manifest
 from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
-from txbatch.core.stored_json import check_format, read_count, read_each, read_text, read_whole
-
-FORMAT = 1
-# Fields left out if unknown.
-_UNSAID = frozenset({"latest", "ahead", "late"})
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPartition:
-    """The number of records read from a partition, and the sum of the records' xxhash64 (as text, decimal(38,0)).
-
-    `latest` is the largest time of a stream with a watermark, in microseconds since 1970. `ahead` is the number of records
-    with a time after the batch was planned; None if the time of planning is unknown. Both follow from the records, and are
-    not compared.
-    """
-
-    records: int
-    fingerprint: str
-    latest: int | None = field(default=None, compare=False, repr=False)
-    ahead: int | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A Parquet file of partials, by the path in the attempt's folder."""
-
-    name: str
-    bytes: int
-    rows: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class StagedState:
-    """The partials of one state: files, rows, and per value column the total over all rows, as text.
-
-    `kept` is the number of records counted in the state, after the stream's operations; None from an older version. `late` is
-    the number of records in a window over by the plan's watermark; None if the state has no watermark.
-    """
-
-    files: tuple[StagedFile, ...]
-    rows: int
-    totals: Mapping[str, str | None]
-    kept: int | None = None
-    late: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +40,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON for manifest.json and the ledger."""
-        streams = {
-            stream: {name: _said(part) for name, part in parts.items()} for stream, parts in self.streams.items()
-        }
-        states = {name: {**_said(of), "files": [_said(file) for file in of.files]} for name, of in self.states.items()}
-        return {
-            "format": FORMAT,
-            "topology": self.topology,
-            "attempt": _said(self.attempt),
-            "token": self.token,
-            "code": self.code,
-            "metadata_digest": self.metadata_digest,
-            "streams": streams,
-            "states": states,
-            "unreadable": self.unreadable,
-            **({} if self.came_late is None else {"came_late": came_to_json(self.came_late)}),
-        }
+        return write_manifest({each.name: getattr(self, each.name) for each in fields(self)})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
@@ -105,44 +49,7 @@ class Manifest:
         Raise NewerFormat if a newer txbatch wrote the value. For any other fault, also for impossible counts, raise
         ValueError, LookupError, TypeError or AttributeError.
         """
-        check_format("the manifest", value, FORMAT)
-        of = value["attempt"]
-        return cls(
-            topology=read_text(value["topology"]),
-            attempt=TransactionAttempt(read_count(of["txid"]), read_count(of["attempt_id"])),
-            token=read_text(value["token"]),
-            code=read_text(value["code"]),
-            metadata_digest=read_text(value["metadata_digest"]),
-            streams=read_each(value["streams"], lambda parts: read_each(parts, _read_partition)),
-            states=read_each(value["states"], _staged_state),
-            unreadable=read_each(value["unreadable"], lambda holes: read_each(holes, read_text)),
-            came_late=None if value.get("came_late") is None else came_from_json(value["came_late"]),
-        )
-
-
-def _said(of: ReadPartition | StagedState | StagedFile | TransactionAttempt) -> dict[str, Any]:
-    """Return the fields by name. `dataclasses.asdict` would copy each value: too slow for ten thousand files."""
-    found = {each.name: getattr(of, each.name) for each in fields(of)}
-    return {name: value for name, value in found.items() if value is not None or name not in _UNSAID}
-
-
-def _read_partition(value: Mapping[str, Any]) -> ReadPartition:
-    latest = None if value.get("latest") is None else read_whole(value["latest"])
-    ahead = None if value.get("ahead") is None else read_count(value["ahead"])
-    return ReadPartition(read_count(value["records"]), read_text(value["fingerprint"], r"-?\d{1,38}"), latest, ahead)
-
-
-def _staged_state(value: Mapping[str, Any]) -> StagedState:
-    totals = read_each(value["totals"], lambda total: None if total is None else read_text(total))
-    files, rows = tuple(map(_staged_file, value["files"])), read_count(value["rows"])
-    kept, late = (None if value.get(name) is None else read_count(value[name]) for name in ("kept", "late"))
-    return StagedState(files, rows, totals, kept, late)
-
-
-def _staged_file(value: Mapping[str, Any]) -> StagedFile:
-    """Return a staged file. Raise ValueError if the file's name leads out of the attempt's folder."""
-    name = read_text(value["name"], r"partials/\d+/[^/\\\0]+\.parquet")
-    return StagedFile(name, read_count(value["bytes"]), read_count(value["rows"]), read_text(value["sha256"]))
+        return cls(**read_manifest(value))
 
 
 def check_manifest(manifest: Manifest, assignment: Assignment) -> None:

@@ -12,9 +12,9 @@ from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.stored import StateDefinition, StoredTopology
 from txbatch.core.errors import NotEmitted
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Committed, Order, PositionVersion
+from txbatch.core.protocol.ledger import Committed, Order
 from txbatch.core.protocol.record_numbers import Bases, check_base, check_same_number
-from txbatch.core.protocol.restate import check_not_folded
+from txbatch.core.protocol.restate import PositionVersion, check_not_folded
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState, check_joined
 from txbatch.core.topology.topology import Topology

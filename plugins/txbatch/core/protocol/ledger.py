@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from txbatch.core.batch.manifest import Manifest, ReadPartition
-from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run
 from txbatch.core.protocol.questions import Questions
-from txbatch.core.topology.kept_windows import Left
+from txbatch.core.protocol.restate import PositionVersion as PositionVersion
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
 
-# Per stream and partition: the records read; None: nothing was read.
-ReadBy = Mapping[str, Mapping[str, ReadPartition | None]]
 # Per stream and partition: where the next batch starts.
 Offsets = Mapping[str, Mapping[str, Metadata]]
 # A run, and the metadata of the run's batch.
@@ -53,31 +50,6 @@ class Committed:
 
     batch: Batch
     applied: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PositionVersion:
-    """The version of a position that counts now (R17); if the batch does not count, the batch itself.
-
-    `asked` is the requested batch, perhaps a restate; `first` is the first batch of the position. By stream and partition,
-    `read` is the input of the counting version, `first_read` the input of the first one: None is a hole. `horizon` is the
-    highest txid with contributions folded in a state of the topology (R22). If a rebuild counted the version, `read` is
-    the input of the rebuild, by the plan `rebuilt`. By state, `left` names the windows gone from the state (R30).
-    """
-
-    asked: Batch
-    first: Batch
-    current: Batch
-    read: ReadBy
-    first_read: ReadBy
-    horizon: int = 0
-    rebuilt: BatchPlan | None = None
-    left: Mapping[str, Left] = field(default_factory=dict)
-
-    @property
-    def plan(self) -> BatchPlan:
-        """The plan by which the counting version was read."""
-        return self.current.plan if self.rebuilt is None else self.rebuilt
 
 
 class Ledger(Questions, Protocol):

@@ -11,8 +11,9 @@ from txbatch.core.batch.transaction import Interval, Metadata, Restate, Run
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, SchemaMismatch, SourceNotReady
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import restate
-from txbatch.core.protocol.ledger import Head, PositionVersion
+from txbatch.core.protocol.ledger import Head
 from txbatch.core.protocol.planning import plan_stream, static_versions, to_store, upstream_facts
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.sources.plan_checks import check_json, check_ranges
 from txbatch.core.sources.spout import PartitionedSpout

@@ -13,7 +13,8 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.decisions import consumed
-from txbatch.core.protocol.ledger import Head, Order, PositionVersion
+from txbatch.core.protocol.ledger import Head, Order
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables import batch_lock
