@@ -196,7 +196,7 @@ def _write(rows: Rows, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
 def _abort_abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
     """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
     try:
-        _free(rows, batch, decisions.why_abandoned(batch, run), abandoned=True)
+        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so", abandoned=True)
     except HalfCommitted:
         return False
     return True

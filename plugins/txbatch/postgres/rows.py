@@ -21,7 +21,7 @@ from txbatch.core.batch.transaction import (
     Run,
     TransactionAttempt,
 )
-from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
+from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
 from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, Order, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
@@ -35,8 +35,7 @@ from txbatch.ledger.rows import Registered
 from txbatch.postgres import plans as stored_plans
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.state.statements import statements_of
-from txbatch.postgres.state.writer import LedgerWriter, RestateWriter, StagedRows, StateWriter
+from txbatch.postgres.state.writer import StagedRows, StateWriter, writer_of
 from txbatch.postgres.tables import batch_lock, batches, came_late, definitions, event_time, offsets, record_numbers
 from txbatch.postgres.tables.offsets import Ended
 
@@ -186,7 +185,7 @@ class PostgresRows:
 
     def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
         """COPY the partials of the states in the ledger's database into temporary tables (R7)."""
-        writers = [_writer(self.connection, plan, each, number) for number, each in enumerate(plan.here)]
+        writers = [writer_of(self.connection, plan, each, number) for number, each in enumerate(plan.here)]
         self.loaded = [(each, each.load(partials[each.name], plan.manifest.states[each.name])) for each in writers]
 
     def replace(self, batch: Batch, replaced: int) -> None:
@@ -260,11 +259,3 @@ class PostgresRows:
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}
-
-
-def _writer(connection: Connection, plan: CommitPlan, state: StatePlan, number: int) -> StateWriter:
-    statements = statements_of(state.aggregate, f"staged_{number}")
-    if plan.replaced is None:
-        return LedgerWriter(connection, statements, plan.assignment)
-    of = plan.assignment, plan.batch.position, plan.replaced, state.uncounted, state.counts
-    return RestateWriter(connection, statements, *of)

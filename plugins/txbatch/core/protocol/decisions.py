@@ -201,11 +201,6 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
         yield each
 
 
-def why_abandoned(batch: Batch, found_by: Run) -> str:
-    """Return the reason with which a run aborts a batch that nobody looks after."""
-    return f"abandoned by {batch.lease_run}; {found_by.name} found it so"
-
-
 def check_commit(batch: Batch, committing: Batch, order: Order) -> bool:
     """Return whether to apply the batch; False if the batch is committed already.
 

@@ -35,7 +35,8 @@ from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 from txbatch.postgres.schema import report_views
-from txbatch.postgres.state.statements import RESTORED_MARKS, StateStatements, statements_of, take_back
+from txbatch.postgres.state.statements import StateStatements, statements_of
+from txbatch.postgres.state.take_back import RESTORED_MARKS, take_back
 from txbatch.postgres.state.writer import ApartWriter, OpaqueReplay, StateWriter, TransactionalReplay
 
 

@@ -9,10 +9,11 @@ from collections.abc import Collection, Sequence
 
 from txbatch.core.aggregates.merger import grouped
 from txbatch.core.state.state import StateKind
-from txbatch.core.topology.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, Generation
 from txbatch.postgres.state.staged_statements import StagedStatements
+from txbatch.postgres.state.take_back import RESTORED_MARKS, take_back
 
 # Left to itself the planner may join by scanning the whole state; so a commit costs by the batch alone. Two ways:
 _NO_SCAN = (
@@ -25,15 +26,12 @@ INDEX_PROBES = _NO_SCAN + "SET LOCAL enable_mergejoin = off; SET LOCAL enable_ne
 INDEX_WALK = _NO_SCAN + "SET LOCAL enable_mergejoin = on; SET LOCAL enable_nestloop = off"
 INDEX_WALK_VERSION_MIN = 170000
 INDEX_WALK_BYTES_MAX = 64 << 20
-# What a tombstone needs to be a row again.
-RESTORED_MARKS = ("removed = false", "counted = true")
 
 
 class StateStatements(StagedStatements):
     """The statements of one persistent aggregate: the upsert of staged rows, and the way back."""
 
     _prev_txid = "s.txid"
-    _restored: Sequence[str] = ()
 
     def contribute(self, txid: int, position: int, uncounted: Collection[str] = ()) -> str:
         """Return the statement that appends the batch's contributions, in the order of loading: by key, or nearly so.
@@ -91,7 +89,7 @@ class StateStatements(StagedStatements):
     def take_back(self, txid: int) -> Sequence[str]:
         """Apart (R21), opaque: return the statements that restore the keys written by an earlier attempt of the txid."""
         values = [column.name for column in self.columns]
-        return take_back(self.aggregate.state.name, values, txid, self._restored)
+        return take_back(self.aggregate.state.name, values, txid, RESTORED_MARKS if self.aggregate.removable else ())
 
     def _of_staged(self, staged: str, *, walk: bool) -> str:
         """Return the condition that a row `s` of the state has the key of a staged row `e`."""
@@ -128,7 +126,6 @@ class RemovableStatements(StateStatements):
 
     # After a tombstone there was no such key.
     _prev_txid = "CASE WHEN s.counted THEN s.txid END"
-    _restored = RESTORED_MARKS
 
     def remove(self, txid: int) -> Sequence[str]:
         return (f"DELETE FROM {self.state} WHERE NOT counted",)
@@ -155,16 +152,3 @@ def statements_of(
 ) -> StateStatements:
     """Return the statements of a persistent aggregate; `staged` begins the name of the temporary table."""
     return (RemovableStatements if aggregate.removable else StateStatements)(aggregate, staged, generation)
-
-
-def take_back(state: str, values: Sequence[str], txid: int, also: Sequence[str] = ()) -> Sequence[str]:
-    """Return the statements that undo all writes of a txid to an opaque state.
-
-    `values` are the names of the value columns, `also` more assignments for rows that existed before: see `RESTORED_MARKS`.
-    """
-    table = f"state.{pg_name(state)}"
-    restored = [f"{pg_name(value)} = {pg_name(PREVIOUS_PREFIX + value)}" for value in values]
-    return (
-        f"DELETE FROM {table} WHERE txid = {txid:d} AND prev_txid IS NULL",
-        f"UPDATE {table} SET {listed([*restored, *also, 'txid = prev_txid'])} WHERE txid = {txid:d}",
-    )
