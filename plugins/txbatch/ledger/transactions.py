@@ -25,7 +25,7 @@ from txbatch.ledger.rows import Rows
 
 
 class Transactions(Questions):
-    """The transactions of `core.protocol.ledger.Ledger` over the rows of a store. The port says what each returns and raises."""
+    """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, nothing is changed."""
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1)."""

@@ -48,9 +48,7 @@ class Steps:
     zone: str | None = None
 
     def register(self) -> None:
-        """Register the topology in the ledger. Raise SchemaMismatch if the ledger has another history of the topology
-        (R2, R23).
-        """
+        """Register the topology. Raise SchemaMismatch if the ledger has another history of the topology (R2, R23)."""
         with self.concerning():
             self.ledger.register(self.job.topology, self.job.name, self.zone)
 
@@ -183,9 +181,7 @@ class Steps:
         return self.record_manifests([(folder, assignment)])[0]
 
     def record_manifests(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> list[tuple[Batch, Manifest]]:
-        """Record the manifests of several attempts at once: of all, or of none. Raise the error of the first rejected
-        manifest.
-        """
+        """Record the manifests of several attempts, all or none. Raise the error of the first rejected manifest."""
         recorded = []
         for folder, assignment in attempts:
             failpoints.hit("emit.manifest_written")
@@ -213,8 +209,7 @@ class Steps:
             return Wait(self.ledger.batch(batch.topology, batch.txid), WaitReason.HELD)
 
     def commit(self, batch: Batch, run: Run | None = None, recorded: Recorded | None = None) -> Committed:
-        """Load the newest attempt's partials and apply the partials to the states (R6..R10). Abort a batch that no
-        longer continues.
+        """Apply the newest attempt's partials to the states (R6..R10). Abort a batch that no longer continues.
 
         `run` may end its own older commit if that commit is stalled. If `recorded` is given, `batch` and `recorded` are
         fresh from the ledger: the ledger is not read again, and the commit checks whether both still hold.
@@ -271,9 +266,7 @@ class Steps:
             raise
 
     def success(self, batch: Batch) -> bool:
-        """Notify the spouts, write the files of states, remove staged files, and note the success. Return True the
-        first time (R8).
-        """
+        """Notify spouts, write the files of states, remove staged files, note the success. Return True the first time (R8)."""
         self.cleaned(batch)
         return self.ledger.success(batch.topology, batch.txid)
 

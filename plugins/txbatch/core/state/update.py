@@ -81,14 +81,13 @@ class Updater:
 
     def _row(self, key: Any, before: Any, change: Change, txid: int) -> Value | None:
         """Return the key's row after the batch, from the row before; None if the key goes."""
-        if self.kind is StateKind.OPAQUE:
+        if self.kind is not StateKind.NON_TRANSACTIONAL:
             self._check(key, before, txid)
+        if self.kind is StateKind.OPAQUE:
             prev, prev_txid = self._prev(before, txid)
             return OpaqueValue(txid, change.after(prev, self.combine), prev, prev_txid)
-        if self.kind is StateKind.TRANSACTIONAL:
-            self._check(key, before, txid)
-            if before is not None and before.txid == txid:
-                return TransactionalValue(txid, before.value)
+        if self.kind is StateKind.TRANSACTIONAL and before is not None and before.txid == txid:
+            return TransactionalValue(txid, before.value)
         value = change.after(before.value if before else None, self.combine)
         if value is None:
             return None
