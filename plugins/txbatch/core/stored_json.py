@@ -41,7 +41,7 @@ def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
 
 
 def as_stored(value: Any) -> Any:
-    """Return a JSON value as the ledger returns the value after storing it."""
+    """Return a JSON value in the form read back from the ledger."""
     return json.loads(canonical_json(value, STORED_BYTES_MAX))
 
 
@@ -90,7 +90,7 @@ def read_whole(value: Any) -> int:
 
 
 def read_text(value: Any, pattern: str = r"[\s\S]*") -> str:
-    """Return a text that matches a pattern, by default any text."""
+    """Return a text with the given pattern, by default any text."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise ValueError(f"{str(value)[:80]!r} is not what stands there")
     return value

@@ -1,4 +1,4 @@
-"""The questions of a ledger that one operation of the rows answers."""
+"""The questions of a ledger, each answered by a single operation of the rows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Questions(ABC):
     def store(self, *, snapshot: bool = False) -> AbstractContextManager[Rows]:
         """Context manager. Yield the rows of one transaction. If the block raises, nothing is changed.
 
-        All operations of a `snapshot` see the rows as of one moment.
+        All operations of a `snapshot` see the rows at the same moment.
         """
 
     def head(self, topology: str, run: Run) -> Head:
-        """Return how the topology stands for a run, as of one moment and without a lock."""
+        """Return the topology's head for a run, without a lock."""
         return self.heads(topology, [run])[0]
 
     def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
-        """Return the head for each of several runs, as of one moment."""
+        """Return the head for each of several runs, at the same moment."""
         with self.store(snapshot=True) as rows:
             return rows.heads(topology, runs)
 

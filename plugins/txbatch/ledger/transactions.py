@@ -65,7 +65,7 @@ class Transactions(Questions):
         return None
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if it is final."""
+        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError for a final batch."""
         failpoints.hit("attempt.before_lock")
         with self.store() as rows:
             now = rows.lock_batch(batch.topology, batch.txid, run)
@@ -74,7 +74,7 @@ class Transactions(Questions):
             return rows.raise_fence(now, run, code)
 
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Store the manifests of attempts, all or none. Raise StaleAttempt (R5) or Incomplete (R7) of the first refused one."""
+        """Store the manifests of attempts, all or none. Raise StaleAttempt (R5) or Incomplete (R7) for the first refusal."""
         with self.store() as rows:
             return [_record_manifest(rows, assignment, manifest) for assignment, manifest in recorded]
 

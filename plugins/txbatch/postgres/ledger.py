@@ -54,7 +54,7 @@ class PostgresLedger(Transactions):
 
     @contextmanager
     def store(self, *, snapshot: bool = False) -> Iterator[PostgresRows]:
-        """Context manager. Yield the rows of one transaction, of a snapshot by REPEATABLE READ."""
+        """Context manager. Yield the rows of a transaction; a snapshot is REPEATABLE READ."""
         engine = self.engine.execution_options(isolation_level="REPEATABLE READ") if snapshot else self.engine
         with transaction(engine) as connection:
             yield PostgresRows(connection, self.warehouses, self.lease_seconds)

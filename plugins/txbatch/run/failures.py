@@ -1,4 +1,4 @@
-"""Why an attempt failed, as far as the attempt's folder says more than the error of its process."""
+"""Why an attempt failed: the attempt's folder often has more to say than the exit of the process."""
 
 from __future__ import annotations
 

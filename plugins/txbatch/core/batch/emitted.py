@@ -1,4 +1,4 @@
-"""What an attempt has emitted: the records read from a partition, and the partials staged of a state (R7)."""
+"""The work of an attempt: the records read from a partition, and the partials staged of a state (R7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest as JSON in the attempt's folder and in the ledger. A file in a folder may be damaged, or another's work."""
+"""The manifest's JSON in the attempt's folder and in the ledger. A file in a folder may be damaged, or from another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a batch as JSON in the ledger, byte for byte, in all formats that this and older versions have written:
+"""The JSON of a batch's plan in the ledger, byte for byte, in the present format and all older formats:
 
     {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
 
@@ -35,27 +35,27 @@ _PLAIN = ("parameters", "static", "as_of", "watermark", "planned_at", "base")
 
 def write_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of a plan, in the oldest format with all keys of the plan. `plan` has the fields of a BatchPlan."""
-    streams: Mapping[str, StreamPlan] = plan["streams"]
-    idle: Mapping[str, StreamPlan] = plan["idle"]
     entry = _plan_alone if plan["format"] == 1 else _entry
-    value: dict[str, Any] = {"streams": {name: entry(planned) for name, planned in streams.items()}}
-    value |= {"idle": {name: entry(planned) for name, planned in idle.items()}} if idle else {}
-    value |= {name: plan[name] for name in _PLAIN if plan[name]}
-    value |= {"whole": True} if plan["whole"] else {}
+    streams, idle = ({name: entry(planned) for name, planned in plan[part].items()} for part in ("streams", "idle"))
+    more = {"idle": idle, **{name: plan[name] for name in _PLAIN}, "whole": plan["whole"]}
+    value = {"streams": streams, **{name: each for name, each in more.items() if each}}
     formats = [plan["format"], *(_FORMATS[name] for name in value if name in _FORMATS)]
-    for planned in (*streams.values(), *idle.values()):
-        if isinstance(planned, OfInterval) and planned.records is not None:
-            formats.append(FORMAT_OF_RECORDS)
+    if any(map(_has_records, (*plan["streams"].values(), *plan["idle"].values()))):
+        formats.append(FORMAT_OF_RECORDS)
     return {"format": max(formats), **value}
 
 
 def read_plan(value: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return the fields of a BatchPlan. If a newer txbatch stored the plan, raise NewerFormat, in which the plan is `what`."""
+    """Return the fields of a BatchPlan. If a newer txbatch stored the plan, raise NewerFormat; `what` names the plan."""
     format_ = check_format(what, value, FORMAT_OF_RECORDS)
     read = _by_its_keys if format_ == 1 else _of_entry
     parts = {part: {name: read(entry) for name, entry in value.get(part, {}).items()} for part in ("streams", "idle")}
     plain = {name: value[name] for name in _PLAIN if name in value}
     return {**parts, **plain, "format": min(format_, FORMAT), "whole": value.get("whole") is True}
+
+
+def _has_records(planned: StreamPlan) -> bool:
+    return isinstance(planned, OfInterval) and planned.records is not None
 
 
 def _entry(planned: StreamPlan) -> Any:

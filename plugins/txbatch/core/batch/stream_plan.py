@@ -1,4 +1,4 @@
-"""The plan of a stream in a batch: the ranges of its partitions, all of the spout's plan, or the records of an interval."""
+"""The plan of a stream in a batch: ranges of partitions, the spout's plan, or the records of an interval."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
 def plan_for(
     ledger: Ledger, topology: Topology, head: Head, run: Run, by: Coordinators | None = None
 ) -> Metadata | None:
-    """Return the plan that a run asks for; None if nothing is new, or the restate has been counted meanwhile."""
+    """Return the metadata for a run's next batch; None if nothing is new, or the restate has been counted meanwhile."""
     if run.restate is None:
         return plan_batch(topology, head, run, ledger.upstream, by)
     version = ledger.version(topology.name, run.restate.position)

@@ -172,7 +172,7 @@ def moved(head: Head, now: Head, *others: Head) -> bool:
 
 
 def planned(head: Head, run: Run, metadata: Metadata) -> Batch:
-    """Return the batch of a plan, as stored at the head's next txid (R1)."""
+    """Return the batch of a plan, stored at the head's next txid (R1)."""
     batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, as_stored(metadata), run.key)
     if run.restate is None:
         return replace(batch, prev_txid=head.prev_txid)

@@ -1,4 +1,4 @@
-"""The ledger as the protocol sees it: a topology's batches, and the changes to the batches."""
+"""The ledger in the protocol: a topology's batches, and the changes to the batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Head:
 
 
 class Order(NamedTuple):
-    """A batch's place: the lowest open txid below, the last committed txid that is no restate, the offsets to continue (R6)."""
+    """A batch's place: the lowest open txid below, the last committed txid without restates, the offsets to continue (R6)."""
 
     open_before: int | None
     last_committed: int | None

@@ -1,4 +1,4 @@
-"""The coordinators of spouts: for a single plan, or for several plans made by one look at the sources."""
+"""The coordinators of spouts: for a single plan, or for several plans by a shared look at the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The identity of a stream's source, as the ledger keeps it with the first plan (R2)."""
+"""The identity of a stream's source, stored in the ledger with the first plan (R2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator planned, checked: a plan must be JSON that the ledger stores unchanged, and ranges must have both ends.
+"""Checks of a coordinator's plan: the ledger must store the JSON unchanged, and ranges must have both ends.
 
 Each check raises DefinitionError. `of` names the stream in the error.
 """
@@ -27,7 +27,7 @@ def check_reads(of: str, spout: Spout, coordinator: BatchCoordinator) -> None:
 
 
 def check_json(of: str, plan: Any, bytes_max: int) -> None:
-    """Refuse a plan that the ledger would change when storing the plan, or that has more than `bytes_max` bytes."""
+    """Refuse a plan if the ledger would change the plan by storing, or if the plan has more than `bytes_max` bytes."""
     try:
         canonical_json(plan, bytes_max)
         for text in _texts(plan):
@@ -40,7 +40,7 @@ def check_json(of: str, plan: Any, bytes_max: int) -> None:
 
 
 def check_ranges(of: str, plan: Any) -> None:
-    """Refuse a plan without partitions, or with a range that lacks an end."""
+    """Refuse a plan without partitions, or with a range without start or end."""
     if not isinstance(plan, Mapping) or not isinstance(plan.get("partitions"), Mapping):
         raise InvalidPlan(
             f"{of}: {plan!r} was planned; a PartitionedCoordinator plans 'partitions', a range for each name"

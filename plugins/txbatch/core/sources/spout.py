@@ -65,7 +65,7 @@ class Spout(SpoutOptions, ABC):
     `fields` is the DDL of the records. `identity` names the source in JSON: stored with txid 1, another identity is refused
     (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under "interval".
     `parameters` names the run's parameters that choose data; the parameters given to a run come under "parameters". A plan has
-    at most `metadata_bytes_max` bytes of JSON. `SpoutOptions` has all that a spout may leave as it is.
+    at most `metadata_bytes_max` bytes of JSON. `SpoutOptions` has further hooks, all with defaults.
     """
 
     kind: SpoutKind = SpoutKind.TRANSACTIONAL

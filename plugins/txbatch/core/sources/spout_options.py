@@ -1,4 +1,4 @@
-"""What a spout may say and do besides planning and reading its batches: for one job of several batches, restates, messages."""
+"""Hooks of a spout besides planning and reading a batch: for several batches by one job, for restates, for messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from txbatch.core.stored_json import Metadata
 
 
 class SpoutOptions:
-    """Each option has a default, with which a spout is right: override an option to gain something by it."""
+    """Hooks with defaults, right for every spout. A spout overrides a hook to gain speed, restates or better messages."""
 
     # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
     reads_gaps: bool = False

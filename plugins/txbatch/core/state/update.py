@@ -1,4 +1,4 @@
-"""The update table R9 as pure functions, for each kind of state. `postgres.state.statements` is the same in SQL.
+"""The update table R9 in pure functions, for each kind of state. `postgres.state.statements` is the same in SQL.
 
 >>> from txbatch.core.aggregates.merge import ADD
 >>> from txbatch.core.aggregates.merger import Merger
@@ -61,7 +61,7 @@ class Updater:
     """The decision R9 for a batch. `combine` merges the state's values.
 
     If the state is `apart`, in another database (R21), a row at the batch's txid comes from an earlier attempt. In the ledger's
-    own database, where no txid comes twice, such a row is an error.
+    own database no txid comes twice: a row at the txid is an error.
     """
 
     kind: StateKind
@@ -102,7 +102,7 @@ class Updater:
             )
 
     def _prev(self, before: Any, txid: int) -> tuple[Partial | None, int | None]:
-        """Return an opaque key's value before the batch, with its txid. Whatever an earlier attempt wrote is no value before."""
+        """Return an opaque key's value before the batch, with its txid. Writes of an earlier attempt do not count."""
         if before is not None and before.txid == txid:
             return before.prev, before.prev_txid
         return (None, None) if before is None or before.value is None else (before.value, before.txid)

@@ -1,4 +1,4 @@
-"""The staged rows of one state in SQL: the COPY of a batch's partials, and their totals and digests (R7, R21)."""
+"""The staged rows of a state in SQL: the COPY of a batch's partials, with totals and digests (R7, R21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The upsert of a batch into one state, made from the definition: a second statement of R9.
+"""The upsert of a batch into a state, made from the definition: a second statement of R9.
 
 Every name is quoted by `pg_name`; the only values are txids, which are integers.
 """
@@ -29,7 +29,7 @@ INDEX_WALK_BYTES_MAX = 64 << 20
 
 
 class StateStatements(StagedStatements):
-    """The statements of one persistent aggregate: the upsert of staged rows, and the way back."""
+    """The statements of a persistent aggregate: the upsert of staged rows, and the way back."""
 
     _prev_txid = "s.txid"
 

@@ -1,4 +1,4 @@
-"""The tables of one state in SQL, made from the definition: names, columns, and the statements that create the tables."""
+"""The tables of a state in SQL, made from the definition: names, columns, and the statements for creating the tables."""
 
 from __future__ import annotations
 

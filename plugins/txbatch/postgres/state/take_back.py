@@ -1,4 +1,4 @@
-"""Undo what an attempt wrote to an opaque state in another database (R21)."""
+"""Undo the writes of an attempt to an opaque state in another database (R21)."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ class TransactionalReplay(ApartWriter):
 
 
 def writer_of(connection: Connection, plan: CommitPlan, state: StatePlan, number: int) -> StateWriter:
-    """Return the writer of a commit to one state in the ledger's own database, the `number`th state of the commit."""
+    """Return the writer of a commit to a state in the ledger's own database. `number` tells the commit's states apart."""
     statements = statements_of(state.aggregate, f"staged_{number}")
     if plan.replaced is None:
         return LedgerWriter(connection, statements, plan.assignment)

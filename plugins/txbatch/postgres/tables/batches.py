@@ -131,7 +131,7 @@ def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, d
 
 
 def order(connection: Connection, planned: Batch) -> tuple[Order, str | None]:
-    """Return a batch's place among the others (R6), with the digest of the topology's definition, read by the same statement."""
+    """Return a batch's place among the others (R6), with the digest of the topology's definition, both read at once."""
     found = one(connection, "neighbours", topology=planned.topology, txid=planned.txid)
     return Order(found["open_before"], found["last_committed"], offsets_of(connection, planned)), found["digest"]
 
