@@ -65,7 +65,7 @@ class Transactions(Questions):
         return None
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError for a final batch."""
+        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if final."""
         failpoints.hit("attempt.before_lock")
         with self.store() as rows:
             now = rows.lock_batch(batch.topology, batch.txid, run)
