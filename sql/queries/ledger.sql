@@ -728,9 +728,7 @@ SELECT txid FROM txbatch.batch WHERE topology = :topology AND kind = 'skip' AND 
 
 -- oldest_unfinished --
 -- The oldest unfinished batch above a txid whose run has such a name, whether or not that is still alive.
-SELECT b.txid, b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
-       b.metadata -> 'parameters' AS parameters
-  FROM txbatch.batch b
+SELECT b.txid FROM txbatch.batch b
  WHERE b.topology = :topology AND starts_with(b.lease_run, :prefix) AND b.succeeded_at IS NULL AND b.status <> 'aborted'
    AND b.txid > :above ORDER BY b.txid LIMIT 1;
 

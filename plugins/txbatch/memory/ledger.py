@@ -36,7 +36,7 @@ from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import StaleAttempt
 from txbatch.core.protocol import fence
-from txbatch.core.protocol.questions import Unfinished
+from txbatch.core.protocol.questions import Unfinished, unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.transactions import Transactions
@@ -189,15 +189,13 @@ class MemoryLedger(Transactions):
         ]
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above `above` without success, not aborted, of a run with a name from `prefix` on; None if
-        none.
-        """
+        """Return the lowest unfinished txid above `above`, of a run with `prefix` in front of the name; None without one."""
         with self.transaction() as tables:
             for batch in tables.batches_of(topology):
                 name = batch.lease_run or ""
                 over = batch.succeeded or batch.status is BatchStatus.ABORTED
                 if batch.txid > above and name.startswith(prefix) and not over:
-                    return Unfinished(batch.txid, tables.run_of(batch, name))
+                    return unfinished(batch)
         return None
 
     def turn_of(self, topology: str, txid: int) -> int | None:

@@ -212,13 +212,6 @@ class Tables:
                 found[stream][partition] = read
         return found
 
-    def run_of(self, batch: Batch, name: str) -> Run:
-        """Return the named run of a batch."""
-        if batch.restate is not None:
-            return Run(name, restate=batch.restate)
-        interval = self.intervals.get((batch.topology, batch.txid))
-        return Run(name, interval=interval, parameters=batch.plan.parameters)
-
     def states_apart(self, topology: str) -> list[tuple[str, str]]:
         """Return the database and the name of a topology's states kept apart."""
         own = ((name, state) for name, state in sorted(self.states.items()) if state.topology == topology)

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
-from sqlalchemy import Connection, Engine, RowMapping
+from sqlalchemy import Connection, Engine
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import Assignment, Batch, Interval, Run
+from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.errors import Unavailable
-from txbatch.core.protocol.questions import Unfinished
+from txbatch.core.protocol.questions import Unfinished, unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.transactions import Transactions
@@ -170,18 +170,11 @@ class PostgresLedger(Transactions):
             return list(connection.execute(query("committed_by_each"), given).scalars())
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above `above` that is not aborted and had no success, of a run whose name begins with
-        `prefix`.
-
-        Return None if there is no such txid.
-        """
+        """Return the lowest unfinished txid above `above`, of a run with `prefix` in front of the name; None without one."""
         with transaction(self.engine) as connection:
             given = {"topology": topology, "prefix": prefix, "above": above}
-            found = connection.execute(query("oldest_unfinished"), given).mappings().first()
-            if found is None:
-                return None
-            batch = batches.batch(connection, topology, found["txid"])
-        return Unfinished(batch.txid, _run_of(batch, found))
+            txid = connection.execute(query("oldest_unfinished"), given).scalar()
+            return None if txid is None else unfinished(batches.batch(connection, topology, txid))
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """Return the lowest txid below the given txid that is not final: the given txid waits for the end of that txid (R6)."""
@@ -189,14 +182,6 @@ class PostgresLedger(Transactions):
             return cast(
                 "int | None", batches.one(connection, "neighbours", topology=topology, txid=txid)["open_before"]
             )
-
-
-def _run_of(batch: Batch, found: RowMapping) -> Run:
-    """Return the run that looked after a batch."""
-    if batch.restate is not None:
-        return Run(found["run"], restate=batch.restate)
-    interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
-    return Run(found["run"], interval=interval, parameters=found["parameters"] or {})
 
 
 def _next_txids(connection: Connection, topology: str) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from txbatch.core.batch.transaction import Batch, Interval, Run
+from txbatch.core.batch.transaction import INTERVAL_KEY, Batch, Interval, Run
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.topology.topology import Topology
@@ -19,6 +19,16 @@ class Unfinished:
 
     txid: int
     run: Run
+
+
+def unfinished(batch: Batch) -> Unfinished:
+    """Return an unfinished batch, with the run that looked after the batch."""
+    name, interval = batch.lease_run or "", None
+    if batch.restate is not None:
+        return Unfinished(batch.txid, Run(name, restate=batch.restate))
+    if batch.by_interval:
+        interval = Interval(*map(datetime.fromisoformat, batch.key.removeprefix(INTERVAL_KEY).split("/")))
+    return Unfinished(batch.txid, Run(name, interval=interval, parameters=batch.plan.parameters))
 
 
 class Questions(Protocol):
