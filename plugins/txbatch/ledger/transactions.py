@@ -48,10 +48,7 @@ class Transactions(Questions):
             return list(rows.insert_batches(head, may))
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).
-
-        Return None if the batch was aborted, is final, is looked after again, or is being committed.
-        """
+        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6)."""
         with suppress(LeaseHeld), self.store() as rows:
             rows.lock_topology(batch.topology)
             now = rows.lock_batch(batch.topology, batch.txid)
@@ -81,11 +78,7 @@ class Transactions(Questions):
     def commit(
         self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
     ) -> Committed:
-        """Apply the partials of the attempt that `batch` names, in one transaction (R10).
-
-        `partials` has by state the partials as staged. Raise StaleAttempt, NotItsTurn, BrokenChain, Incomplete or StateAhead;
-        OutcomeUnknown if the answer to COMMIT is lost.
-        """
+        """Apply the partials of the attempt that `batch` names, in one transaction (R10)."""
         failpoints.hit("commit.before_lock")
         with self.store() as rows:
             rows.begin_commit(batch)

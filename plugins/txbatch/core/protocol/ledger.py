@@ -95,8 +95,9 @@ class Ledger(Questions, Protocol):
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, to finish first; a batch by interval is aborted instead (R6).
 
-        Return None if the caller must read the head again. The run's key still leads to the run's own batch alone. A half
-        committed batch cannot be aborted, and is taken over as well.
+        Return None if the batch was aborted, is final, is looked after again, or is being committed: then read the head again.
+        The run's key still leads to the run's own batch alone. A half committed batch cannot be aborted, and is taken over as
+        well.
         """
 
     def note_wait(self, batch: Batch, run: Run) -> None:
@@ -136,8 +137,9 @@ class Ledger(Questions, Protocol):
 
         `batch` names the attempt, as read before the partials were loaded: raise StaleAttempt if a newer one has begun since
         (R5). From then on `run` looks after the batch, as the run with the commit. If an older commit of the same run stands
-        still, the run may end the older commit. Raise OutcomeUnknown if the answer to COMMIT was lost: the batch is committed
-        or not, `Ledger.batch` returns which, and a call again commits no batch twice.
+        still, the run may end the older commit. Raise NotItsTurn, BrokenChain, Incomplete or StateAhead by the rules. Raise
+        OutcomeUnknown if the answer to COMMIT was lost: the batch is committed or not, `Ledger.batch` returns which, and a
+        call again commits no batch twice.
         """
 
     def success(self, topology: str, txid: int) -> bool:
