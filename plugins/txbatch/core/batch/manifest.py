@@ -54,6 +54,7 @@ class Manifest:
 
 def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
     """Refuse a manifest of another attempt (StaleAttempt), or without a part of the plan (Incomplete)."""
+    of = f"{assignment.topology} {assignment.attempt}"
     for what, found, expected in (
         ("topology", manifest.topology, assignment.topology),
         ("attempt", str(manifest.attempt), str(assignment.attempt)),
@@ -63,8 +64,8 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
     ):
         if found != expected:
             raise StaleAttempt(
-                f"{assignment.topology} {assignment.attempt}: the staged manifest has {what} {found!r}, expected {expected!r}; "
-                "it is not this attempt's work: emit again"
+                f"{of}: the staged manifest has {what} {found!r}, expected {expected!r}; it is not this attempt's work: "
+                "emit again"
             )
     plans = assignment.plan.streams
     planned = _names({stream: plan.ranges for stream, plan in plans.items()})
@@ -79,22 +80,16 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
         if names:
             stream = min(names)[0]
             listed = ", ".join(sorted(partition for each, partition in names if each == stream)[:5])
-            raise Incomplete(
-                f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
-            )
+            raise Incomplete(f"{of}: of stream {stream!r} {what}: {listed}; emit again")
     for stream, planned_of in plans.items():
-        _check_records(
-            f"{assignment.topology} {assignment.attempt}", stream, planned_of, manifest.streams.get(stream, {})
-        )
+        _check_records(of, stream, planned_of, manifest.streams.get(stream, {}))
     if left_out and assignment.plan.whole:
         raise PartitionUnreadable(
-            f"{assignment.topology} {assignment.attempt}: {_listed(left_out)} could not be read, and a restate counts whole or "
-            "not at all; try again when it can be read, or abort it and restate with --accept-missing"
+            f"{of}: {_listed(left_out)} could not be read, and a restate counts whole or not at all; try again when it can be "
+            "read, or abort it and restate with --accept-missing"
         )
     if left_out and not read:
-        raise PartitionUnreadable(
-            f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"
-        )
+        raise PartitionUnreadable(f"{of}: nothing could be read: {manifest.unreadable}")
 
 
 def _check_records(of: str, stream: str, planned: StreamPlan, read: Mapping[str, ReadPartition]) -> None:
