@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import InvalidSchedule, WhyMissing
+from txbatch.core.stored_json import STORED_BYTES_MAX as STORED_BYTES_MAX
 from txbatch.core.stored_json import Metadata as Metadata
 from txbatch.core.stored_json import check_format, digest
 
