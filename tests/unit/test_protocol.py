@@ -10,7 +10,16 @@ import pytest
 from refusals import refused
 from support import run
 
-from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, TransactionAttempt
+from txbatch.core.batch.transaction import (
+    Assignment,
+    Batch,
+    BatchKind,
+    BatchStatus,
+    Interval,
+    Restate,
+    Run,
+    TransactionAttempt,
+)
 from txbatch.core.errors import (
     BrokenChain,
     IntervalNotOver,
@@ -37,6 +46,7 @@ from txbatch.core.protocol.decisions import (
 )
 from txbatch.core.protocol.fence import check_attempt, check_fence
 from txbatch.core.protocol.ledger import Head, Order
+from txbatch.core.protocol.questions import Unfinished, unfinished
 
 RANGE = {"start": 10, "end": 20}
 PLANNED = Batch(
@@ -201,6 +211,18 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def days(first: int, last: int) -> Interval:
     return Interval(START + timedelta(first), START + timedelta(last))
+
+
+def test_a_batch_tells_its_run() -> None:
+    """By interval the run meets the batch again by the key (R2), and by the same parameters."""
+    metadata = {"format": 2, "streams": {}, "parameters": {"top": 3}}
+    batch = replace(PLANNED, key=f"interval:{days(0, 1)}", metadata=metadata, lease_run="cli:a-1")
+    found = unfinished(batch)
+    assert found == Unfinished(3, Run("cli:a-1", interval=days(0, 1), parameters={"top": 3}))
+    assert found.run.key == batch.key
+    assert unfinished(PLANNED).run == Run("r")
+    restate = replace(batch, kind=BatchKind.RESTATE, position=2, reason="wrong", requested_by="anna")
+    assert unfinished(restate).run.restate == Restate(2, "wrong", "anna", accept_missing=True, skipped=True)
 
 
 @pytest.mark.parametrize(
