@@ -49,18 +49,26 @@ class RunNotes:
     @hookimpl
     def on_dag_run_success(self, dag_run: DagRun) -> None:
         """Note the newest line left by a task of the run, or a mark by hand, or the reason for a run without tasks."""
-        if states := _states(dag_run):
-            done = _newest(dag_run, XCOM_KEY, LAST_TASK) if states.get(LAST_TASK) == "success" else None
-            _note(dag_run, succeeded(_waited(dag_run, done) or _left(dag_run), _committed(dag_run)))
-        else:
-            _note(dag_run, _left(dag_run) or _too_late(dag_run))
+        line, states = _left(dag_run), _states(dag_run)
+        if not states:
+            _note(dag_run, line or _too_late(dag_run))
+            return
+        if (
+            not ends(line) and states.get(LAST_TASK) == "success"
+        ):  # a task that was marked at work may leave a line after the end
+            line = _waited(dag_run, _newest(dag_run, XCOM_KEY, LAST_TASK)) or line
+        _note(dag_run, succeeded(line, _committed(dag_run)))
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: DagRun) -> None:
         """Note the newest line left by a task of the run: the findings, or the error; or the tasks that left none."""
-        line = _left(dag_run)
-        states = _states(dag_run)
+        line, states = _left(dag_run), _states(dag_run)
         _note(dag_run, failed(line, _committed(dag_run), states) if states else line)
+
+
+def ends(line: str | None) -> bool:
+    """True for a line that the green run of a topology ends with."""
+    return bool(line) and not str(line).startswith(UNFINISHED)
 
 
 def succeeded(line: str | None, committed: str | None) -> str:
@@ -73,7 +81,7 @@ def succeeded(line: str | None, committed: str | None) -> str:
     >>> succeeded("tried again (try 1 of 4): TX201", None)
     'marked success by hand: a mark commits nothing; clear the run to go on; before: tried again (try 1 of 4): TX201'
     """
-    if line and not line.startswith(UNFINISHED):
+    if line and ends(line):
         return line
     told = (
         f"marked success by hand after the commit of {committed}: no asset event was sent; clear the task {LAST_TASK} to send one"

@@ -24,6 +24,7 @@ words, days, source = given()
 EmitBatchOperator._application = lambda self: WithoutSpark(self.job)
 EmitBatchOperator.submit = lambda self, folder, assignment: emit_without_spark(self.job, folder, assignment)
 WithoutSpark.close = lambda self: None
+WithoutSpark.__enter__, WithoutSpark.__exit__ = lambda self: self, lambda self, *_: None
 FIRST, EMIT, COMMIT, LAST = TASKS
 FIVE = "2024-01-01/2024-01-06"
 AGAIN = {"restate": "1, 2, 3", "why": "wrong"}
