@@ -147,8 +147,6 @@ class Years:
         assert self.stack.sql("SELECT word, sum(count) FROM contribution.buttons GROUP BY word") == [
             ("word", committed)
         ]
-        announced = self.stack.announced(DAG)
-        assert len(announced) == len({*announced})
 
     def _at(self, task: str) -> Path:
         return self.folder / f"buttons at {task}"

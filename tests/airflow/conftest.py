@@ -21,6 +21,7 @@ from airflow_support import KILLS, PASSWORD, QUIET, TASKS, Shown, Stack
 from airflow_years import Years
 from outages import Outage
 from sqlalchemy import make_url
+from support import until
 
 from txbatch import settings
 from txbatch.local import demo
@@ -154,6 +155,15 @@ def years(stack: Stack, pipeline_folder: Path) -> Iterator[Years]:
     yield found
     for task in TASKS:
         found.release(task)
+
+
+@pytest.fixture(scope="module")
+def active_years(years: Years) -> None:
+    """The DAG is unpaused, and what Airflow schedules then has ended."""
+    api = years.stack.api
+    api.unpause("buttons")
+    scheduled = until(lambda: [each for each in api.dag_runs("buttons") if each["run_type"] == "scheduled"])
+    assert years.end(scheduled[0]["dag_run_id"])[0] == "success"
 
 
 @pytest.fixture(scope="package")
