@@ -124,6 +124,15 @@ def test_a_job_file_that_changed_between_two_tries_is_read_by_the_second(years: 
     assert len({*codes}) == 2
 
 
+@pytest.mark.rule("R2")
+def test_a_dag_that_was_paused_for_long_goes_on_and_shows_the_hole(years: Years, cleared: int, again: str) -> None:
+    """Without catchup Airflow schedules the newest interval alone: what lies between is a hole, which a backfill fills."""
+    scheduled = [run for run in years.stack.api.dag_runs(DAG) if run["run_type"] == "scheduled"]
+    assert [run["data_interval_start"][:4] for run in scheduled] == [str(cleared)]
+    gaps = years.stack.sql("SELECT gap_start, gap_end FROM report.gaps WHERE topology = 'buttons'")
+    assert gaps == [(start_of(2022), start_of(cleared))]
+
+
 @pytest.fixture(scope="module")
 def backfilled(years: Years, again: str) -> dict[int, dict[str, Any]]:
     """Two years backfilled backwards, with another form; the run of each."""
