@@ -79,14 +79,14 @@ def succeeded(line: str | None, committed: str | None) -> str:
     >>> succeeded("txid 7: 914 records", "txid 7")
     'txid 7: 914 records'
     >>> succeeded("tried again (try 1 of 4): TX201", None)
-    'marked success by hand: a mark commits nothing; clear the run to go on; before: tried again (try 1 of 4): TX201'
+    'marked by hand: a mark commits nothing; clear the run to go on; before: tried again (try 1 of 4): TX201'
     """
     if line and ends(line):
         return line
     told = (
-        f"marked success by hand after the commit of {committed}: no asset event was sent; clear the task {LAST_TASK} to send one"
+        f"marked by hand after the commit of {committed}: no asset event was sent; clear the task {LAST_TASK} to send one"
         if committed
-        else "marked success by hand: a mark commits nothing; clear the run to go on"
+        else "marked by hand: a mark commits nothing; clear the run to go on"
     )
     return f"{told}; before: {line}" if line else told
 
@@ -95,13 +95,13 @@ def failed(line: str | None, committed: str | None, states: Mapping[str, str | N
     """Return the note of a topology's red run: the line of the task that failed. If no task left a line, name the tasks.
 
     >>> failed(None, None, {"emit_batch": "failed", "commit": "upstream_failed"})
-    'failed: emit_batch ended by a mark, a kill or an unknown error; clear the run to go on; nothing is half counted'
+    'failed: emit_batch ended by a mark, a kill, a timeout or an unknown error; clear the run to go on; nothing is half counted'
     """
     if line and (line.startswith("failed") or PROGRESS in line):
         return line
     tasks = ", ".join(task for task, state in states.items() if state == "failed") or "the run"
     outcome = f"committed before: {committed}" if committed else "nothing is half counted"
-    told = f"failed: {tasks} ended by a mark, a kill or an unknown error; clear the run to go on; {outcome}"
+    told = f"failed: {tasks} ended by a mark, a kill, a timeout or an unknown error; clear the run to go on; {outcome}"
     return f"{told}; before: {line}" if line else told
 
 

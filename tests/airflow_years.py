@@ -19,8 +19,8 @@ DAG = "buttons"
 ENDED_SECONDS = 12
 BLOCKED = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'state.buttons'::regclass"
 GREEN = ("success", dict.fromkeys(TASKS, "success"))
-MARKED_FAILED = "txbatch: failed: {} ended by a mark, a kill or an unknown error; clear the run to go on"
-MARKED_SUCCESS = "txbatch: marked success by hand: a mark commits nothing; clear the run to go on"
+MARKED_FAILED = "txbatch: failed: {} ended by a mark, a kill, a timeout or an unknown error; clear the run to go on"
+MARKED_SUCCESS = "txbatch: marked by hand: a mark commits nothing; clear the run to go on"
 
 
 def start_of(year: int) -> datetime:

@@ -55,7 +55,7 @@ def test_a_success_that_is_marked_is_announced_once_it_is_cleared(years: Years) 
     years.mark_at_work("success-success", 1984, LAST, "success")
     assert years.end("success-success") == GREEN
     txid = years.txid(1984)
-    told = f"txbatch: marked success by hand after the commit of txid {txid}: no asset event was sent; clear the task success"
+    told = f"txbatch: marked by hand after the commit of txid {txid}: no asset event was sent; clear the task success"
     assert years.note("success-success").startswith(told)
     assert txid not in years.stack.announced(DAG)
     years.clear("success-success", LAST)
@@ -101,6 +101,21 @@ def test_a_run_that_is_marked_at_its_work_counts_nothing_until_it_is_cleared(
     years.stack.api.clear_run(DAG, run_id)
     assert years.end(run_id) == GREEN
     assert years.note(run_id) == years.told(year, 2)
+    years.assert_counted_once()
+
+
+@pytest.mark.rule("R8")
+def test_a_commit_that_is_marked_skipped_commits_nothing(years: Years) -> None:
+    with years.held(EMIT):
+        years.trigger("skipped", 2006)
+        years.until_at(EMIT)
+        years.mark("skipped", COMMIT, "skipped")
+    assert years.end("skipped")[0] == "success"
+    assert years.note("skipped") == MARKED_SUCCESS
+    assert "emitted" in years.statuses().values()
+    years.clear("skipped", COMMIT)
+    assert years.end("skipped") == GREEN
+    assert years.note("skipped") == years.told(2006, 1)
     years.assert_counted_once()
 
 

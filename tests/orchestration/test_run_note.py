@@ -267,10 +267,8 @@ def test_a_note_says_how_long_the_run_waited_for_the_ledger(
     assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)
 
 
-BY_MARK = "marked success by hand: a mark commits nothing; clear the run to go on"
-WITHOUT_EVENT = (
-    "marked success by hand after the commit of txid 7: no asset event was sent; clear the task success to send one"
-)
+BY_MARK = "marked by hand: a mark commits nothing; clear the run to go on"
+WITHOUT_EVENT = "marked by hand after the commit of txid 7: no asset event was sent; clear the task success to send one"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +288,7 @@ def test_a_green_run_that_somebody_marked_says_so(line: str | None, committed: s
     assert txbatch_plugin.succeeded(line, committed) == (told or line)
 
 
-BY_ITSELF = "ended by a mark, a kill or an unknown error; clear the run to go on"
+BY_ITSELF = "ended by a mark, a kill, a timeout or an unknown error; clear the run to go on"
 
 
 @pytest.mark.parametrize(
