@@ -136,6 +136,25 @@ def test_a_task_that_is_cleared_alone_leaves_what_is_behind_as_it_is(years: Year
     years.assert_counted_once()
 
 
+@pytest.mark.rule("R5", "R10")
+@pytest.mark.parametrize(
+    ("year", "task", "attempts"), [(2007, FIRST, 1), (2008, EMIT, 2), (2009, COMMIT, 1), (2010, LAST, 1)]
+)
+def test_a_task_that_is_cleared_at_its_work_is_ended_and_begins_again(
+    years: Years, year: int, task: str, attempts: int
+) -> None:
+    run_id = f"cleared-{task}"
+    with years.held(task):
+        years.trigger(run_id, year)
+        years.until_at(task)
+        years.clear(run_id, task)
+        time.sleep(ENDED_SECONDS)
+    assert years.end(run_id) == GREEN
+    assert years.note(run_id) == years.told(year, attempts)
+    assert years.stack.announced(DAG).count(years.txid(year)) == 1
+    years.assert_counted_once()
+
+
 @pytest.mark.rule("R2")
 def test_a_mark_does_not_pass_an_interval_that_was_refused(years: Years) -> None:
     before = years.statuses()
