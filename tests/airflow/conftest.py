@@ -18,8 +18,10 @@ import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
 from airflow_support import KILLS, PASSWORD, QUIET, TASKS, Shown, Stack
+from airflow_years import Years
 from outages import Outage
 from sqlalchemy import make_url
+from support import until
 
 from txbatch import settings
 from txbatch.local import demo
@@ -30,7 +32,7 @@ from txbatch.postgres.database.engine import connect
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
-DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "flaky")
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "buttons", "flaky")
 
 
 @pytest.fixture(scope="package")
@@ -66,7 +68,7 @@ def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By what jobs/pipeline.py, jobs/late.py and jobs/outage.py are held, made to fail, and made ready."""
+    """By what jobs/pipeline.py, jobs/late.py, jobs/outage.py and jobs/buttons.py are held, made to fail, and made ready."""
     return tmp_path_factory.mktemp("pipeline")
 
 
@@ -144,6 +146,24 @@ def stack(running: Stack) -> Iterator[Stack]:
     """The Airflow at rest: nothing runs, and nothing is to be killed."""
     yield running
     running.rest()
+
+
+@pytest.fixture(scope="module")
+def years(stack: Stack, pipeline_folder: Path) -> Iterator[Years]:
+    """The DAG whose buttons are pressed; nothing holds its tasks in the end."""
+    found = Years(stack, pipeline_folder)
+    yield found
+    for task in TASKS:
+        found.release(task)
+
+
+@pytest.fixture(scope="module")
+def active_years(years: Years) -> None:
+    """The DAG is unpaused, and what Airflow schedules then has ended."""
+    api = years.stack.api
+    api.unpause("buttons")
+    scheduled = until(lambda: [each for each in api.dag_runs("buttons") if each["run_type"] == "scheduled"])
+    assert years.end(scheduled[0]["dag_run_id"])[0] == "success"
 
 
 @pytest.fixture(scope="package")

@@ -261,7 +261,87 @@ def test_a_note_says_how_long_the_run_waited_for_the_ledger(
 ) -> None:
     left = {txbatch_plugin.XCOM_KEY: line, txbatch_plugin.WAITED_KEY: waited}
     monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key: left[key])
-    run: Any = SimpleNamespace(note=None)
+    run: Any = SimpleNamespace(note=None, dag=None)
     txbatch_plugin.RunNotes().on_dag_run_failed(run)
     assert run.note == (told and f"txbatch: {told}")
     assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)
+
+
+BY_MARK = "marked by hand: a mark commits nothing; clear the run to go on"
+WITHOUT_EVENT = "marked by hand after the commit of txid 7: no asset event was sent; clear the task success to send one"
+
+
+@pytest.mark.parametrize(
+    ("line", "committed", "told"),
+    [
+        ("txid 7: 1 record", "txid 7", "txid 7: 1 record"),
+        ("nothing new", None, "nothing new"),
+        ("57 of 365 batches are committed; to go on, clear the run", None, None),
+        (None, None, BY_MARK),
+        ("waits for the ledger since 10:00 UTC", None, f"{BY_MARK}; before: waits for the ledger since 10:00 UTC"),
+        ("failed after 4 tries: TX201", None, f"{BY_MARK}; before: failed after 4 tries: TX201"),
+        ("waited 12 min for the ledger", "txid 7", f"{WITHOUT_EVENT}; before: waited 12 min for the ledger"),
+        (None, "txid 7", WITHOUT_EVENT),
+    ],
+)
+def test_a_green_run_that_somebody_marked_says_so(line: str | None, committed: str | None, told: str | None) -> None:
+    assert txbatch_plugin.succeeded(line, committed) == (told or line)
+
+
+BY_ITSELF = "ended by a mark, a kill, a timeout or an unknown error; clear the run to go on"
+
+
+@pytest.mark.parametrize(
+    ("line", "committed", "told"),
+    [
+        ("failed: TX301 line 7", None, "failed: TX301 line 7"),
+        ("57 of 365 batches are committed; to go on, clear the run", None, None),
+        (None, None, f"failed: commit {BY_ITSELF}; nothing is half counted"),
+        (None, "txid 7", f"failed: commit {BY_ITSELF}; committed before: txid 7"),
+        ("tried again (try 1 of 4): TX201", None, f"failed: commit {BY_ITSELF}; nothing is half counted; before: {{}}"),
+    ],
+)
+def test_a_red_run_without_an_error_says_which_task_has_ended(
+    line: str | None, committed: str | None, told: str | None
+) -> None:
+    states = {"emit_batch": "success", "commit": "failed", "success": "upstream_failed"}
+    assert txbatch_plugin.failed(line, committed, states) == (told or str(line)).format(line)
+
+
+def test_a_run_that_was_marked_before_any_task_failed_says_so() -> None:
+    told = txbatch_plugin.failed(None, None, {"emit_batch": "skipped", "commit": None})
+    assert told == f"failed: the run {BY_ITSELF}; nothing is half counted"
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "states", "left", "noted"),
+    [
+        ("sales", {"commit": "success", "success": "success"}, {}, BY_MARK),
+        ("sales", {"success": "success"}, {"success": "txid 7", None: "tried again (try 1 of 4): TX202"}, "txid 7"),
+        ("sales", {"success": "success"}, {"success": "txid 7", None: "already committed"}, "already committed"),
+        ("sales", {"success": "skipped"}, {"success": "txid 7", None: "tried again (try 1 of 4)"}, None),
+        ("sales.verify", {}, {None: "all equal"}, "all equal"),
+        ("sales.verify", {}, {}, None),
+    ],
+    ids=["marked", "the last task ended it", "cleared", "skipped by hand", "another DAG", "another DAG without a line"],
+)
+def test_a_green_run_is_told_by_its_last_task(
+    dag_id: str,
+    states: dict[str, str],
+    left: dict[str | None, str],
+    noted: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that was marked at its work may leave a line behind the end of the run: that line is not the run's."""
+
+    def newest(run: object, key: str, task: str | None = None) -> str | None:
+        return left.get(task) if key == txbatch_plugin.XCOM_KEY else None
+
+    monkeypatch.setattr(txbatch_plugin, "_newest", newest)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: states)
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: None)
+    run: Any = SimpleNamespace(note=None, dag=None, dag_id=dag_id, logical_date=None)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    if dag_id == "sales":
+        noted = noted or f"{BY_MARK}; before: {left[None]}"
+    assert run.note == (noted and f"txbatch: {noted}")

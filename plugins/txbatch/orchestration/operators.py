@@ -26,6 +26,7 @@ from txbatch.orchestration.airflow import (
     open_steps,
     run_of,
 )
+from txbatch.orchestration.failing import marks
 from txbatch.orchestration.failing.for_airflow import failing_as_airflow
 from txbatch.orchestration.failing.outages import outages_waited_for
 from txbatch.orchestration.form import fields, giving_up, planning_first
@@ -102,8 +103,14 @@ class TransactionOperator(BaseOperator):
         """Do this task's part of a run that gives a batch up. Most tasks have no part."""
         self.skip("the run gives a batch up: nothing is counted", waiting, tell=False)
 
+    def check_plan(self, steps: Steps, run: Run, waiting: Waiting) -> None:
+        """Refuse to plan an interval outside of the DAG's schedule, in each task: a mark by hand may pass over the first."""
+        if run.interval is not None and steps.would_plan(run):
+            check_scheduled(run.interval, waiting.context["dag"])
+
     def own_batch(self, steps: Steps, run: Run, waiting: Waiting) -> Batch:
         """Find or plan the run's batch; after an abort, plan again. Do not return while the run must wait."""
+        self.check_plan(steps, run, waiting)
         found = steps.initialize_transaction(run)
         if isinstance(found, Batch):
             return found
@@ -164,8 +171,6 @@ class InitializeTransactionOperator(TransactionOperator):
         check_emission(self.job)
         for again in restating.runs(steps, waiting.context):
             steps.check_restate(again)
-        if run.interval is not None and steps.would_plan(run):
-            check_scheduled(run.interval, waiting.context["dag"])
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
@@ -305,6 +310,7 @@ class CommitOperator(EmitBatchOperator):
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
+        self.check_plan(steps, run, waiting)
         others = [each for each in restating.runs(steps, waiting.context) if each != run]
         found = self._advanced(steps, run, waiting)
         more: list[Finished] = []
@@ -340,7 +346,9 @@ class SuccessOperator(TransactionOperator):
         batch, context = steps.batch_of(run), waiting.context
         # Before the note of success: after the note, a retry would skip, and send no event.
         since = self.since(steps, batch, context) if batch.kind is BatchKind.RESTATE else ""
-        again: list[Any] = [each.restate.position for each in restating.runs(steps, context) if each.restate]
+        asked = restating.runs(steps, context)
+        marks.check_committed(steps, asked, context)
+        again: list[Any] = [each.restate.position for each in asked if each.restate]
         if not steps.success(batch):
             self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting)
         line, found = self.counted(steps, batch, context), context["ti"].xcom_pull(task_ids="commit") or {}
@@ -358,6 +366,7 @@ class SuccessOperator(TransactionOperator):
         """Note and announce the run's committed batches, unless announced before. The spouts have been notified already."""
         topology, context = self.job.topology.name, waiting.context
         asked = catching_up.asked(steps, run, context)
+        marks.check_committed(steps, [replace(run, interval=each) for each in asked.intervals or ()], context)
         rows = catching_up.to_announce(steps, run, asked.intervals or ())
         if not rows:
             self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
