@@ -30,7 +30,7 @@ PROGRAM = """
 import json
 import runpy
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from dag_tasks import TASKS, done, given
 from without_spark import WithoutSpark
 from txbatch.orchestration.operators import EmitBatchOperator
@@ -78,6 +78,8 @@ told["by_hand"] = dated("i", 11, kind="manual")
 told["partition"] = partition("j", "2024-01-11")
 told["partition_again"] = partition("k", "2024-01-11")["told"]
 told["no_partition"] = partition("l", "eu")
+told["partition_of_tomorrow"] = partition("early", f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}")
+told["partition_far_ahead"] = partition("far", "2999-01-01")["told"]
 told["restated"] = event("m", 12, restate="1", why="a test")["note"]
 told["range"] = event("n", 12, catch_up="2024-01-12/2024-01-13")["note"]
 told["emitted"] = event("o", 15, TASKS[:2])["emit_batch"]
@@ -156,6 +158,18 @@ def test_a_partition_key_is_the_interval_or_refused_by_name(made: dict[str, Any]
     (said,) = made["no_partition"]["told"]
     assert said.startswith(
         "TX415 (no retry helps): partition 'eu' names no time (UTC), and is no interval of days, 0 0 * * *"
+    )
+
+
+def test_a_partition_key_before_the_end_of_its_interval_waits_for_the_end(made: dict[str, Any]) -> None:
+    """R2: it failed after some seconds. A key of a day in some years is a mistake, and fails."""
+    early = made["partition_of_tomorrow"]
+    assert early["told"][0].startswith("TaskDeferred")
+    assert early["note"].startswith("waits for the end of its interval, ")
+    assert early["note"].endswith(", and goes on by itself")
+    (said,) = made["partition_far_ahead"]
+    assert said.startswith(
+        "TX406 (try again): days: interval 2999-01-01T00:00:00+00:00/2999-01-02T00:00:00+00:00 is not over"
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
 from txbatch.core.definition.digest import definition_digest
-from txbatch.core.errors import HalfCommitted, LeaseHeld
+from txbatch.core.errors import HalfCommitted, LeaseHeld, WindowsGone
 from txbatch.core.protocol import decisions, fence
 from txbatch.core.protocol.commit import CommitPlan, decide_commit
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan
@@ -21,7 +21,7 @@ from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
 from txbatch.core.protocol.skip import given_up
-from txbatch.core.topology.kept_windows import check_interval_not_left
+from txbatch.core.topology.kept_windows import check_interval_not_left, first_refused
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.rows import Rows
 
@@ -63,6 +63,16 @@ class Transactions(ABC):
         """
         with self.store() as rows:
             rows.taken_intervals(topology, [interval]).take(interval)
+
+    def refused(self, topology: Topology, intervals: Sequence[Interval]) -> Sequence[WindowsGone]:
+        """Return the errors of the first intervals, in order, refused by `plan` because windows have left (R30)."""
+        with self.store() as rows:
+            left = rows.windows_left(topology.name)
+            if not left:
+                return []
+            planned = rows.pin_watermarks(topology, [_without_plan(topology, each) for each in intervals])
+        plans = [BatchPlan.from_json(metadata) for _, metadata in planned]
+        return first_refused(topology.name, zip(intervals, plans, strict=True), left)
 
     def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
         """Return the plan of the last look before a batch, and the intervals of earlier batches."""
@@ -184,6 +194,13 @@ class Transactions(ABC):
             else:
                 _free(rows, batch, why)
             return rows.give_up(left, why, found_by_run=partition is None)
+
+
+def _without_plan(topology: Topology, interval: Interval) -> RunPlan:
+    """Return a run of an interval with the metadata of the interval alone: the spouts are not asked."""
+    of = [interval.start.isoformat(), interval.end.isoformat()]
+    streams = {name: OfInterval({}, of) for name, stream in topology.streams.items() if stream.spout.by_interval}
+    return Run("", interval=interval), BatchPlan(streams).to_json()
 
 
 def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:

@@ -90,27 +90,27 @@ def run(topology: Topology, context: Context) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The intervals to count; None: until nothing is new. `left_out` is a text about intervals left out, `nothing` a text if
-    no interval is left, and `again` a text about how to go on.
+    """The intervals to count; None: until nothing is new. `more` is a text about the intervals, for example intervals left out,
+    `nothing` a text if no interval is left, and `again` a text about how to go on.
 
     >>> print(Asked())
     until nothing is new
     """
 
     intervals: Sequence[Interval] | None = None
-    left_out: str | None = None
+    more: str | None = None
     nothing: str | None = None
     again: str = "clear the run"
 
     def __str__(self) -> str:
         if self.nothing or not self.intervals:
-            return self.nothing or "until nothing is new"
+            return self.with_more(self.nothing or "until nothing is new")
         many, whole = len(self.intervals), Interval(self.intervals[0].start, self.intervals[-1].end)
-        return self.with_left_out(f"{how_many(many, 'interval')}, {whole}")
+        return self.with_more(f"{how_many(many, 'interval')}, {whole}")
 
-    def with_left_out(self, line: str) -> str:
-        """Add the text about intervals left out to a line."""
-        return f"{line}; {self.left_out}" if self.left_out else line
+    def with_more(self, line: str) -> str:
+        """Add the text about the intervals to a line."""
+        return f"{line}; {self.more}" if self.more else line
 
 
 def asked(steps: Steps, run: Run, context: Context) -> Asked:
@@ -123,7 +123,7 @@ def asked(steps: Steps, run: Run, context: Context) -> Asked:
     if not is_asked(topology, context):
         over = grid.over(steps, run.name, context)
         nothing = None if over.intervals else grid.nothing(context)
-        return Asked(over.intervals, over.left_out, nothing, "clear the run, or let the next run count what is left")
+        return Asked(over.intervals, over.told, nothing, "clear the run, or let the next run count what is left")
     given = str(context["params"][CATCH_UP_PARAM]).strip()
     try:
         whole = intervals.parse(given, result.zone_of(timetable_of(dag)))

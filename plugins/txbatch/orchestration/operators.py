@@ -7,6 +7,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
@@ -14,13 +15,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import TxbatchError
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Run
+from txbatch.core.errors import IntervalNotOver, TxbatchError
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import check_emission
-from txbatch.orchestration import catching_up, looking_back, restating, result
+from txbatch.orchestration import catching_up, grid, looking_back, restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
     open_steps,
@@ -54,7 +55,9 @@ class TransactionOperator(BaseOperator):
     """A task of a topology's DAG. If the task must wait, Airflow defers the task, without a worker slot, until a deadline."""
 
     job: Job
-    intervals: Any = None  # of the first task: the grid of the DAG, if the schedule is not
+    # Of the first task: the grid of the DAG, if the schedule is not, and how far back a run by the grid reaches.
+    intervals: Any = None
+    reaches_back: timedelta | None = None
 
     def __init__(self, *, job: Job, own: Collection[str] = (), **kwargs: Any) -> None:
         """`own` has the names of parameters of the DAG file."""
@@ -166,6 +169,7 @@ class InitializeTransactionOperator(TransactionOperator):
             steps.check_restate(again)
         if run.interval is not None and steps.would_plan(run):
             check_scheduled(run.interval, waiting.context["dag"])
+            self.wait_for_end(steps, run.interval, waiting)
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
@@ -173,6 +177,15 @@ class InitializeTransactionOperator(TransactionOperator):
             note = f"already committed{which} {self.counted(steps, batch, waiting.context)}; {told}"
             self.skip(f"already committed as txid {batch.txid}; {told}", waiting, note)
         return {"topology": batch.topology, "txid": batch.txid}
+
+    def wait_for_end(self, steps: Steps, interval: Interval, waiting: Waiting) -> None:
+        """Defer the task if the partition of the run is not over by the ledger's clock (R2)."""
+        if not grid.waits_for_end(interval, waiting.context):
+            return
+        try:
+            steps.ledger.check_interval(self.job.topology.name, interval)
+        except IntervalNotOver:
+            waiting.for_end(interval)
 
     def give_up(self, steps: Steps, run: Run, waiting: Waiting) -> NoReturn:
         """Give the batch up, and skip the rest of the run."""
@@ -188,7 +201,7 @@ class InitializeTransactionOperator(TransactionOperator):
         asked = catching_up.asked(steps, run, waiting.context)
         steps.register()
         if asked.nothing:
-            self.skip(asked.nothing, waiting)
+            self.skip(str(asked), waiting)
         log.info("%s: catches up %s", self.job.topology.name, asked)
 
 
@@ -249,7 +262,7 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
             replace(waiting, run=missing).for_source()
         txids = done or catching_up.committed_by(steps, run)  # a run that only adopted has no batch of its own
         if not txids:
-            self.skip(wanted.nothing or "nothing new", waiting)
+            self.skip(str(wanted) if wanted.nothing else "nothing new", waiting)
         return {"topology": topology.name, "txids": sorted(txids), **looking_back.left_late(topology, runner.told)}
 
     def plan_only(self, steps: Steps, run: Run, waiting: Waiting) -> None:
@@ -360,10 +373,10 @@ class SuccessOperator(TransactionOperator):
         asked = catching_up.asked(steps, run, context)
         rows = catching_up.to_announce(steps, run, asked.intervals or ())
         if not rows:
-            self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
+            self.skip(f"{asked.with_more('already committed, all of it')}; nothing is changed", waiting)
         late = (context["ti"].xcom_pull(task_ids="emit_batch") or {}).get(looking_back.XCOM_KEY, [])
         line = looking_back.noted(catching_up.counted(rows, result.zone_of(timetable_of(context["dag"]))), rows, late)
-        line = asked.with_left_out(line)
+        line = asked.with_more(line)
         line += catching_up.holes(steps, rows)
         txids = [row["txid"] for row in rows]
         noted = [steps.ledger.success(topology, txid) for txid in txids]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
-from txbatch.core.batch.transaction import Batch, Run
+from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import result
 from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, TurnTrigger
@@ -131,6 +131,14 @@ class Waiting:
             f"the source is not ready for {self.run.interval}; clear this task later",
             lambda left: AskAgainTrigger(min(again, left.total_seconds())),
         )
+
+    def for_end(self, interval: Interval) -> NoReturn:
+        """Wait until the interval is over. The end is the deadline: all further deadlines begin later."""
+        told = f"waits for the end of its interval, {interval}, and goes on by itself"
+        log.info("%s: %s", self.topology.name, told)
+        result.tell(self.context, told)
+        left = max(interval.end - datetime.now(UTC), timedelta(seconds=1))
+        self._of_try.defer(AskAgainTrigger(left.total_seconds()), left)
 
     @property
     def _of_try(self) -> Deadlines:

@@ -11,6 +11,7 @@ from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.core.definition.redefinition import Redefinition
+from txbatch.core.errors import WindowsGone
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
@@ -107,6 +108,9 @@ class Ledger(Protocol):
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """Raise IntervalNotOver or IntervalTaken if `plan` would, and change nothing."""
+
+    def refused(self, topology: Topology, intervals: Sequence[Interval]) -> Sequence[WindowsGone]:
+        """Return the errors of the first intervals, in order, refused by `plan` because windows have left (R30)."""
 
     def head(self, topology: str, run: Run) -> Head:
         """Return how the topology stands, for planning."""
