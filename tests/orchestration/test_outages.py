@@ -20,6 +20,7 @@ from txbatch.core.errors import (
     OutcomeUnknown,
     PartitionUnreadable,
     RecordsGone,
+    SourceAway,
     TerminalError,
     TxbatchError,
     Unavailable,
@@ -102,9 +103,15 @@ def test_what_no_wait_helps_fails_at_once_also_without_a_ledger(error: Exception
 
 
 def test_an_error_beside_a_ledger_that_answers_is_left_to_airflows_retries(ledger: None) -> None:
-    for error in (Unavailable("x"), PartitionUnreadable("north is away"), ValueError("x")):
+    said = "north is away: it does not answer"
+    for error in (Unavailable("x"), PartitionUnreadable(said), ValueError("x"), EmissionFailed(said)):
         with pytest.raises(type(error)):
             Task().run(error)
+
+
+def test_a_source_is_waited_for_by_the_kind_of_its_error_and_not_by_words(ledger: None) -> None:
+    for error in (SourceAway("no route to the shop"), SourceAway("x").retold("txid 7: x")):
+        assert Task().run(error) is not None
 
 
 def test_one_outage_has_one_deadline_and_the_next_one_its_own(no_ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +170,7 @@ def test_a_wait_that_is_too_long_fails_with_a_note(no_ledger: None) -> None:
 
 
 def test_a_task_without_its_whole_source_waits_longer_and_longer(ledger: None) -> None:
-    """In the task that plans, and in words from Spark's driver, which has no class of its own for it."""
+    """In the task that plans, and in words from Spark's driver, whose code leads to the class."""
     gone = no_connection("shop", "connection refused")
     said = error_of(f"{gone}", EmissionFailed)
     for error in (gone, said):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from txbatch.core.errors import DOES_NOT_ANSWER, PartitionUnreadable, TerminalError
+from txbatch.core.errors import SourceAway, TerminalError
 from txbatch.core.text import one_line
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS, ledger_away
@@ -61,7 +61,7 @@ def outages_waited_for(
             _forget(deadlines)
         if why := ledger_away():
             _wait_for_ledger(deadlines, why, seen=bool(event and event.get("answers")))
-        if isinstance(error, PartitionUnreadable) and DOES_NOT_ANSWER in error.text:
+        if isinstance(error, SourceAway):
             _wait_for_source(deadlines, error.text)
         raise
 
