@@ -184,6 +184,14 @@ def test_a_file_that_shrinks_before_the_restate_is_planned_loses_no_counted_reco
     assert case.run(3) == [4], "the aborted restate blocks nothing"
 
 
+def test_a_person_counts_a_shorter_file_again_whatever_the_reason_begins_with(case: Case) -> None:
+    """A person has asked for the file as it is now: the reason alone made it a restate by a look back, which was refused."""
+    (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+    with case.runner() as runner:
+        (batch,) = runner.restate([1], "lookback: the file was mended")
+    assert (batch.txid, batch.found_by, case.counts) == (2, None, {"a": 1})
+
+
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:
     case.run(3)
     case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a", "03T10:00Z,a")

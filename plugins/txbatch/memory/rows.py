@@ -274,4 +274,4 @@ def _planned(head: Head, run: Run, metadata: Metadata) -> Batch:
         return replace(batch, prev_txid=head.prev_txid)
     again = run.restate
     of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
-    return replace(of, reason=one_line(again.why), requested_by=again.by)
+    return replace(of, reason=one_line(again.why), requested_by=again.by, found_by=again.found_by)

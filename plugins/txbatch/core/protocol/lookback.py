@@ -28,7 +28,7 @@ from txbatch.core.sources.looking_back import LateRows, LooksBack, LooksBackInFi
 from txbatch.core.text import how_many, list_first
 from txbatch.core.topology.topology import Topology
 
-# The reasons of restates by a look back begin so.
+# For people: the reasons of restates by a look back begin so.
 REASON = "lookback: "
 # How many files a reason or a note names.
 FILES_SHOWN = 3
@@ -299,8 +299,8 @@ def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: C
 
 
 def is_by_look_back(batch: Batch) -> bool:
-    """True for a restate by a look back, by the reason."""
-    return batch.kind is BatchKind.RESTATE and (batch.reason or "").startswith(REASON)
+    """True for a restate by a look back: a person may give any reason."""
+    return batch.found_by is not None
 
 
 def check_files(topology: Topology, counted: BatchPlan, again: BatchPlan) -> None:
