@@ -386,6 +386,25 @@ def test_a_newer_try_of_the_same_restate_ends_this_one(case: Case) -> None:
     assert look_back.told == []
 
 
+def test_a_try_that_fails_aborts_nothing_of_a_newer_try(case: Case) -> None:
+    """R5: two tries of one task of Airflow do overlap."""
+    look_back, late = late_for_first(case)
+
+    def fails(run: Run) -> list[Batch]:
+        planned = case.steps.find_or_plan(run)
+        assert isinstance(planned, Batch)
+        first = case.steps.start_attempt(planned, run, *case.steps.code_now())
+        with case.steps.failure_told(*first):
+            case.steps.start_attempt(planned, run, *case.steps.code_now())
+            raise FunctionFailed("it raises")
+        raise AssertionError
+
+    with refused("TX404", "attempt 3:1", "3:2"):
+        look_back.again(late, fails)
+    assert look_back.told == []
+    assert case.ledger.batch("days", 3).status is BatchStatus.PLANNED
+
+
 def test_a_later_file_for_a_position_counted_by_the_same_run_is_left_to_the_next_run(case: Case) -> None:
     look_back, late = late_for_first(case)
     with case.runner() as runner:

@@ -14,7 +14,7 @@ from txbatch.core.protocol import lookback, restate
 from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition, plan_of
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
-from txbatch.run.unfinished import NOT_OF_EMISSION, reason_of
+from txbatch.run.unfinished import NOT_OF_EMISSION, give_up, reason_of
 
 log = logging.getLogger(__name__)
 # Brings the batch of a run through all steps, and returns the finished batches.
@@ -92,10 +92,13 @@ class LookBack:
         return self.steps.ledger.head(self.name, run).own
 
     def _given_up(self, own: Batch | None, error: TxbatchError) -> str:
-        """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason."""
+        """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason.
+
+        Raise StaleAttempt if a newer try of the restate is at work (R5).
+        """
         log.warning("%s: %s: %s", self.name, f"txid {own.txid} is aborted" if own else "late records are left", error)
         if own is not None:
-            self.steps.ledger.abort(self.name, own.txid, reason_of(error))
+            give_up(self.steps.ledger, own, error)
         return reason_of(error)
 
     def _in_tables(self, counted: Counting) -> Iterator[LatePosition]:

@@ -215,7 +215,7 @@ class Steps:
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
         """Context manager. If the block fails, record the reason in the ledger, and raise the failure."""
-        with self.concerning(assignment.attempt.txid):
+        with concerning(attempt=assignment.attempt), self.concerning(assignment.attempt.txid):
             try:
                 yield
             except Exception as error:
