@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from txbatch.core.batch.transaction import Batch, BatchStatus, Run, TransactionAttempt
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run, TransactionAttempt
 from txbatch.core.errors import (
     BadRecord,
     DatabaseRefused,
@@ -113,7 +113,8 @@ class UnfinishedBatches:
 
 def give_up(ledger: Ledger, batch: Batch, error: TxbatchError) -> None:
     """Abort a failed batch. Raise StaleAttempt if a newer try is at work: the try that failed has no say (R5)."""
-    now, failed, attempt = ledger.batch(batch.topology, batch.txid), error.about.get("attempt"), None
+    now, failed = ledger.batch(batch.topology, batch.txid), error.about.get("attempt")
+    attempt: Assignment | None = None
     if now.status is BatchStatus.ABORTED:
         return
     if now.fence:
