@@ -516,6 +516,12 @@ UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs =>
  WHERE topology = :topology AND txid = :txid AND lease_run = :run AND status IN ('planned', 'emitted')
 RETURNING txid;
 
+-- renew_leases_of_run --
+-- A run that waited for the ledger is alive: its open batches, and those of the runs named after it and a number.
+UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+ WHERE topology = :topology AND status IN ('planned', 'emitted')
+   AND (lease_run = :run OR (starts_with(lease_run, :parts) AND substr(lease_run, length(:parts) + 1) ~ '^[0-9]+$'));
+
 -- supersede_attempts --
 -- Older attempts of the txid are over.
 UPDATE txbatch.attempt SET status = 'superseded', finished_at = COALESCE(finished_at, clock_timestamp())

@@ -28,7 +28,7 @@ from txbatch.orchestration.airflow import (
     run_of,
 )
 from txbatch.orchestration.failing.for_airflow import failing_as_airflow
-from txbatch.orchestration.failing.outages import outages_waited_for
+from txbatch.orchestration.failing.outages import outages_waited_for, source_met
 from txbatch.orchestration.form import fields, giving_up, planning_first
 from txbatch.orchestration.form.fields import Asked
 from txbatch.orchestration.schedules import check_scheduled, cut_in, timetable_of
@@ -245,6 +245,8 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
         def told(now: Progress) -> None:
             log_it(now)
             note_it(now)
+            if now.batches > now.found:
+                source_met(waiting.deadlines)
 
         def waits(run: Run, wait: Wait) -> NoReturn:
             self.not_now(wait, steps, replace(waiting, run=run))

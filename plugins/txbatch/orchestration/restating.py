@@ -15,6 +15,7 @@ from txbatch.core.errors import InvalidArgument, WhyMissing
 from txbatch.core.protocol.restate import positions_within
 from txbatch.core.text import LENGTH_MAX, WHY_MAX
 from txbatch.orchestration import intervals
+from txbatch.orchestration.airflow import run_name
 from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.schedules import timetable_of
 
@@ -81,7 +82,7 @@ def runs(steps: Steps, context: Context) -> list[Run]:
     dag_run, why = context["dag_run"], context["params"].get(WHY_PARAM)
     if not str(why or "").strip():
         raise WhyMissing(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
-    name, by = f"airflow:{dag_run.dag_id}:{dag_run.run_id}", getattr(dag_run, "triggering_user_name", None)
+    name, by = run_name(context), getattr(dag_run, "triggering_user_name", None)
     missing = context["params"].get(ACCEPT_PARAM) is True
     found = [Restate(position, str(why), by, missing) for position in positions(steps, context)]
     return [Run(name, dag_run.dag_id, dag_run.run_id, restate=each) for each in found]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -63,10 +63,11 @@ class Deadlines:
             raise AirflowFailException(f"{self.name}: {told}")
         return left
 
-    def put_off(self, length: timedelta) -> None:
-        """Move all deadlines by the length of an outage."""
+    def put_off(self, length: timedelta, keys: Collection[str] | None = None) -> None:
+        """Move deadlines by the length of an outage, or of work: all deadlines, or the deadlines with these keys."""
         for key, deadline in self.of_waits.items():
-            self.of_waits[key] = (datetime.fromisoformat(deadline) + length).isoformat()
+            if keys is None or key in keys:
+                self.of_waits[key] = (datetime.fromisoformat(deadline) + length).isoformat()
 
     def latest(self, key: str) -> str:
         """Return the deadline for a kind of wait, for people."""
