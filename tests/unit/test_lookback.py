@@ -32,7 +32,16 @@ from txbatch.core.errors import (
     TxbatchError,
     Unavailable,
 )
-from txbatch.core.protocol.lookback import Counting, FoundLate, LatePosition, differing, lookbacks, outstanding
+from txbatch.core.protocol.lookback import (
+    CountedPlan,
+    Counting,
+    FoundLate,
+    LatePosition,
+    differing,
+    in_table,
+    lookbacks,
+    outstanding,
+)
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -41,6 +50,7 @@ from txbatch.memory.staging import MemoryStaging
 from txbatch.run.look_back import LookBack
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
+from txbatch.spouts.postgres_interval import _late_rows
 
 pytestmark = pytest.mark.rule("R17")
 DAY = timedelta(days=1)
@@ -525,6 +535,32 @@ def test_records_that_two_batches_met_count_once_and_those_behind_them_too() -> 
 )
 def test_a_file_that_is_not_what_it_was(now: dict[str, Any], arrived: tuple[str, ...], told: str | None) -> None:
     assert differing({"a": [9, 1, 7]}, now, arrived) == told
+
+
+@pytest.mark.parametrize(
+    ("counted", "seen", "later", "why_not", "told"),
+    [
+        (7, 7, 2, None, "late for txid 1: 2 records in sale; `txbatch restate days 1"),
+        (7, 6, 1, "1 row was changed or replaced since", "changed for txid 1: 1 row in sale; `txbatch restate days 1"),
+        (7, 5, 1, "1 row was changed or replaced since and 1 row is gone since", "changed for txid 1: 1 row in sale; "),
+        (7, 6, 3, "1 row was changed or replaced since", "late for txid 1: 2 records in sale; 1 row was changed"),
+        (7, 9, 0, None, "late for txid 1: 2 records in sale; `txbatch restate days 1"),
+    ],
+)
+def test_a_row_that_was_changed_is_neither_late_nor_gone(
+    counted: int, seen: int, later: int, why_not: str | None, told: str
+) -> None:
+    """An UPDATE is a row that went and a row that came, and no reason to count the position again by itself."""
+    rows = _late_rows(counted, seen, later)
+    late = in_table("in", "sale", CountedPlan(1, 1, day(1), batch_of(1).plan), rows)
+    assert late is not None
+    assert late.why_not == why_not
+    assert late.told("days").startswith(told)
+
+
+@pytest.mark.parametrize(("seen", "later"), [(7, 0), (6, 0), (0, 0)])
+def test_rows_that_are_gone_alone_are_told_by_status(seen: int, later: int) -> None:
+    assert in_table("in", "sale", CountedPlan(1, 1, day(1), batch_of(1).plan), _late_rows(7, seen, later)) is None
 
 
 def test_the_lookback_of_a_run_is_before_its_interval() -> None:

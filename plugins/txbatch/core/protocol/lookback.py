@@ -99,7 +99,8 @@ class CountedPlan:
 class LatePosition:
     """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position.
 
-    If `is_rough`, some of the records may be counted: the numbers are the most.
+    If `is_rough`, some of the records may be counted: the numbers are the most. `changed` is the number of changed or replaced
+    rows of a table.
     """
 
     position: int
@@ -109,6 +110,7 @@ class LatePosition:
     found_by: int
     why_not: str | None = None
     is_rough: bool = False
+    changed: int = 0
 
     @property
     def records(self) -> int:
@@ -127,8 +129,11 @@ class LatePosition:
 
     def told(self, topology: str) -> str:
         """Return the text for people about uncounted records."""
-        then = self.why_not or f'`txbatch restate {topology} {self.position} --why "..."` counts them'
-        return f"late for txid {self.position}: {self.what}; {then}"
+        again = f'`txbatch restate {topology} {self.position} --why "..."` counts them'
+        if not self.records:
+            rows = f"{how_many(self.changed, 'row')} in {', '.join(self.files)}"
+            return f"changed for txid {self.position}: {rows}; {again} as they are now"
+        return f"late for txid {self.position}: {self.what}; {self.why_not or again}"
 
     def as_restate(self) -> Restate:
         """Return the request to count the position again, unless a later txid does."""
@@ -274,12 +279,15 @@ def _records(parts: Iterable[tuple[Late, int]]) -> int:
 
 
 def in_table(stream: str, table: str, plan: CountedPlan, found: LateRows | None) -> LatePosition | None:
-    """Return a position with late rows; None without late rows. With missing rows, the position is only told (R17)."""
-    if found is None or not found.late:
+    """Return a position with late or changed rows; None without such rows. With missing or changed rows, the position is only
+    told (R17).
+    """
+    if found is None or not (found.late or found.changed):
         return None
-    why_not = f"{how_many(found.gone, 'row is', 'rows are')} gone since" if found.gone else None
-    of = frozenset({stream}), {table: found.late}, plan.version
-    return LatePosition(plan.position, plan.interval, *of, why_not)
+    changed = f"{how_many(found.changed, 'row was', 'rows were')} changed or replaced since" if found.changed else None
+    gone = f"{how_many(found.gone, 'row is', 'rows are')} gone since" if found.gone else None
+    of = frozenset({stream}), {table: found.late}, plan.version, " and ".join(filter(None, [changed, gone])) or None
+    return LatePosition(plan.position, plan.interval, *of, changed=found.changed)
 
 
 def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str]) -> str | None:

@@ -24,10 +24,13 @@ class LooksBack:
 
 
 class LateRows(NamedTuple):
-    """The rows of an interval compared with the counted rows: the number of late rows, and of missing rows."""
+    """The rows of an interval compared with the counted rows: the number of late rows, of missing rows, and of changed or
+    replaced rows.
+    """
 
     late: int
     gone: int
+    changed: int = 0
 
 
 class LooksBackInTable(LooksBack):
