@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,7 @@ from txbatch.core.errors import (
     TxbatchError,
     Unavailable,
 )
+from txbatch.core.protocol.gone_files import Recount
 from txbatch.core.protocol.lookback import (
     CountedPlan,
     Counting,
@@ -200,6 +202,80 @@ def test_a_person_counts_a_shorter_file_again_whatever_the_reason_begins_with(ca
     with case.runner() as runner:
         (batch,) = runner.restate([1], "lookback: the file was mended")
     assert (batch.txid, batch.found_by, case.counts) == (2, None, {"a": 1})
+
+
+def with_an_old_file(root: Path, *lines: str) -> Case:
+    """The first day is counted, and a file that was last changed before it began."""
+    case = Case(root)
+    (root / "0.csv").write_text("".join(f"{line}\n" for line in ("2023-12-31T10:00Z,z", *lines)))
+    before = (FIRST - DAY).timestamp()
+    os.utime(root / "0.csv", (before, before))
+    case.comes("1.csv", "01T10:00Z,a", "01T11:00Z,b")
+    assert case.run(1) == [1]
+    return case
+
+
+def test_an_old_file_that_retention_took_keeps_late_records_from_no_position(tmp_path: Path) -> None:
+    """Each plan names each file: such a position was told, and never counted again."""
+    case = with_an_old_file(tmp_path)
+    (tmp_path / "0.csv").unlink()
+    case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a")
+    assert case.run(2) == [2, 3]
+    assert (case.restates, case.told) == ([(3, 1, "lookback: 1 record in x.csv")], [])
+    assert case.counts == {"a": 3, "b": 1}
+    case.comes("x.csv", "01T12:00Z,c", "02T12:00Z,c")
+    assert case.run(3) == [4, 5, 6]
+    assert case.counts == {"a": 3, "b": 1, "c": 2}
+
+
+def test_an_old_file_with_records_of_the_interval_loses_no_counted_record(tmp_path: Path) -> None:
+    """Somebody wrote records ahead, or set the time of the file back: the number of records shows it."""
+    case = with_an_old_file(tmp_path, "2024-01-01T09:00Z,c")
+    (tmp_path / "0.csv").unlink()
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(2)[0] == 2
+    (told,) = case.told
+    assert told.startswith("late for txid 1: 1 record in x.csv; ")
+    assert "0.csv is gone since, and 3 records came of 3 records and 1 late record" in told
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1, "c": 1}, [])
+    assert not [each for each in case.ledger.tables.batches_of("days") if not each.status.final]
+
+
+def test_where_an_old_file_is_gone_what_comes_meanwhile_is_left_to_the_next_run(tmp_path: Path) -> None:
+    case = with_an_old_file(tmp_path)
+    (tmp_path / "0.csv").unlink()
+    look_back, late = late_for_first(case)
+    case.comes("y.csv", "01T10:00Z,a")
+    with case.runner() as runner:
+        assert look_back.again(late, runner._finish_held) == []
+    (left,) = look_back.told
+    assert "0.csv is gone since, and y.csv came or grew since" in (left.why_not or "")
+    assert case.counts == {"a": 1, "b": 1}
+    assert case.run(3) == [4, 5]
+    assert (case.counts, case.told) == ({"a": 3, "b": 1}, [])
+
+
+MET = FoundLate(7, "in", 1, day(1), 1, BatchStatus.COMMITTED, "run", {"x": Late(3, 0)}, {"x": [90, 5]}, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "loss"),
+    [
+        ({}, None),
+        ({"now": 9}, "9 records came of 7 records and 3 late records"),
+        ({"now": 11}, "11 records came of 7 records and 3 late records"),
+        ({"again": {"a": [9, 1, 7], "x": [91, 5, 7]}}, "x came or grew since"),
+        ({"again": {"a": [9, 1, 8], "x": [90, 5, 7]}}, "a came or grew since"),
+        ({"again": {"a": [9, 2, 7], "x": [90, 6, 7]}}, None),
+        ({"found": [MET, replace(MET, found_by=6)]}, None),
+        ({"counted": {"a": [9, 1, 7], "x": [90, 5, 7]}, "now": 7}, None),
+        ({"counted": {"a": [9, 1, 7], "x": [60, 5, 7]}}, "some of the late records may be counted"),
+    ],
+)
+def test_what_proves_that_no_record_is_lost(changes: dict[str, Any], loss: str | None) -> None:
+    files = {"a": [9, 1, 7], "x": [90, 5, 7]}
+    recount = Recount({"old": [9, 0, 7], "a": [9, 1, 7]}, files, files, [MET], 7, 10)
+    assert replace(recount, **changes).loss == loss
 
 
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
-from txbatch.core.protocol import lookback, restate
+from txbatch.core.protocol import gone_files, lookback, restate
 from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition, plan_of
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
@@ -162,9 +162,12 @@ class LookBack:
                 continue
             try:
                 now = spout.as_now(then)
-                if gone := sorted({*then["files"], *(late.files.keys() & met["files"].keys())} - now["files"].keys()):
+                if gone := sorted((late.files.keys() & met["files"].keys()) - now["files"].keys()):
                     return f"{gone[0]} is gone since"
-                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
+                begins = None if late.is_rough else late.interval.start
+                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now), begins):
+                    return told
+                if told := gone_files.why_not(then["files"], now["files"], met["files"]):
                     return told
             except TxbatchError as error:
                 return error.text

@@ -28,7 +28,7 @@ from txbatch.core.errors import (
     error_of,
 )
 from txbatch.core.naming import naming_stream
-from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, restate
+from txbatch.core.protocol import advice, coordinator, decisions, gone_files, interval_warnings, lookback, restate
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
@@ -282,9 +282,11 @@ class Steps:
             return
         try:
             version = self.ledger.version(batch.topology, batch.position)
-            restate.check_whole(self.job.topology, version, batch.plan, manifest)
+            proven: Collection[str] = ()
             if lookback.is_by_look_back(batch):
                 lookback.check_files(self.job.topology, version.plan, batch.plan)
+                proven = gone_files.proven(self.ledger, self.job.topology, batch, version, manifest)
+            restate.check_whole(self.job.topology, version, batch.plan, manifest, proven)
         except TerminalError as error:
             self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
             raise

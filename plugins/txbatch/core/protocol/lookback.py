@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 
 from txbatch.core.batch.came_late import Counted, Late, Look
 from txbatch.core.batch.plan import BatchPlan, OfInterval
-from txbatch.core.batch.planned_files import Entry, planned_size
+from txbatch.core.batch.planned_files import Entry, other_ending, planned_size, planned_time
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Restate
 from txbatch.core.errors import CannotRestate, TxbatchError
 from txbatch.core.sources.looking_back import LateRows, LooksBack, LooksBackInFiles, LooksBackInTable
@@ -263,14 +263,14 @@ def _together(found: Sequence[FoundLate]) -> LatePosition:
         for name, late in each.files.items():
             to = planned_size(each.seen[name]) if name in each.seen else late.since + 1
             files.setdefault(name, []).append((late, to))
-    records = {name: _records(parts) for name, parts in sorted(files.items())}
+    records = {name: records_in(parts) for name, parts in sorted(files.items())}
     streams, last = frozenset(each.stream for each in found), max(each.found_by for each in found)
     rough = any(each.is_rough for each in found)
     return LatePosition(found[0].position, found[0].interval, streams, records, last, is_rough=rough)
 
 
-def _records(parts: Iterable[tuple[Late, int]]) -> int:
-    """Return the number of late records in a file. If two runs have met the same part of the file, the part counts once."""
+def records_in(parts: Iterable[tuple[Late, int]]) -> int:
+    """Return the number of late records in a file, by part and end of the part. A part met by two runs counts once."""
     number, met = 0, 0
     for late, to in sorted(parts, key=lambda part: (part[0].since, -part[1])):
         if to > met:
@@ -290,18 +290,23 @@ def in_table(stream: str, table: str, plan: CountedPlan, found: LateRows | None)
     return LatePosition(plan.position, plan.interval, *of, changed=found.changed)
 
 
-def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str]) -> str | None:
+def differing(
+    counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str], begins: datetime | None = None
+) -> str | None:
     """Return the first missing, shorter or replaced file of a plan, with the change; None without such a file.
 
-    `arrived` has the new files, and the files grown by whole lines.
+    `arrived` has the new files, and the files grown by whole lines. If the counted interval `begins` after the last change of a
+    missing file, retention took the file: the file does not matter here. `gone_files` proves that no record is lost.
     """
     for name, before in counted.items():
         if name not in now:
+            if _is_old(before, begins):
+                continue
             return f"{name} is gone since"
         was, size = planned_size(before), planned_size(now[name])
         if size < was:
             return f"{name} is shorter since"
-        if (size > was > 0 and name not in arrived) or (size == was and _other_ending(before, now[name])):
+        if (size > was > 0 and name not in arrived) or (size == was and other_ending(before, now[name])):
             return f"{name} was replaced since"
     return None
 
@@ -314,11 +319,13 @@ def is_by_look_back(batch: Batch) -> bool:
 def check_files(topology: Topology, counted: BatchPlan, again: BatchPlan) -> None:
     """Refuse a restate by a look back with a file missing, shorter or replaced since the counted plan: CannotRestate.
 
-    Nobody asked for the restate: no counted record may go.
+    Nobody asked for the restate: no counted record may go. Old missing files are left to `gone_files`.
     """
+    interval = interval_of(counted)
+    begins = None if interval is None else interval.start
     for name, spout in in_files(topology).items():
         then, now = plan_of(counted, name), plan_of(again, name)
-        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now))):
+        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now), begins)):
             raise CannotRestate(
                 f"{topology.name}: stream {name!r}: {told}; late records alone are no reason to count without it"
             )
@@ -330,7 +337,6 @@ def plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
     return planned.plan if isinstance(planned, OfInterval) else None
 
 
-def _other_ending(before: Entry, now: Entry) -> bool:
-    if isinstance(before, int) or isinstance(now, int) or min(len(before), len(now)) < 3:
-        return False
-    return before[2] != now[2]
+def _is_old(entry: Entry, begins: datetime | None) -> bool:
+    changed = planned_time(entry)
+    return begins is not None and changed is not None and changed < begins.timestamp() * 1e9
