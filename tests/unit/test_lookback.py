@@ -157,7 +157,7 @@ def test_a_late_file_that_is_gone_again_is_told(case: Case) -> None:
 def test_an_outage_is_no_reason_to_leave_late_records_as_counted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.comes("x.csv", "01T10:00Z,a")
     batch, run = attempt(case, 2)
-    case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (batch, run))
 
     def away(*_: object) -> NoReturn:
         raise Unavailable("the ledger does not answer")
@@ -181,12 +181,7 @@ def test_a_file_of_the_position_that_shrank_after_it_was_met_loses_no_counted_re
 
 
 def test_a_file_that_shrinks_before_the_restate_is_planned_loses_no_counted_record(case: Case) -> None:
-    case.comes("x.csv", "01T10:00Z,a")
-    (batch, run), counting = attempt(case, 2), Counting()
-    case.steps.success(case.steps.commit(batch, run).batch)
-    counting.add(batch)
-    look_back = LookBack(case.steps, run)
-    (late,) = look_back.due(counting)
+    look_back, late = late_for_first(case)
     (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
     with case.runner() as runner:
         assert look_back.again(late, runner._finish_held) == []
@@ -296,6 +291,12 @@ def attempt(case: Case, number: int) -> tuple[Batch, Run]:
     return case.steps.emit_batch(batch, run, application.emit), run
 
 
+def commits(case: Case, *attempts: tuple[Batch, Run]) -> None:
+    """Bring attempts to the success of their batches."""
+    for batch, run in attempts:
+        case.steps.success(case.steps.commit(batch, run).batch)
+
+
 def looked_back(case: Case, batch: Batch, run: Run) -> list[int]:
     """What a run decides to count again after the commit of its batch."""
     counting = Counting()
@@ -307,8 +308,7 @@ def test_two_runs_that_meet_the_same_file_count_it_once(case: Case) -> None:
     """Both read before the other one committed, and both decide before the other one plans."""
     case.comes("x.csv", "01T10:00Z,a")
     (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
-    for batch, run in ((first, one), (second, other)):
-        case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (first, one), (second, other))
     assert [late.found_by for late in case.ledger.found_late("days")] == [3, 2]
     counting = Counting()
     counting.add(first)
@@ -331,8 +331,7 @@ def test_two_runs_that_meet_the_same_file_count_it_once(case: Case) -> None:
 def test_a_batch_in_flight_that_has_read_the_file_is_not_late(case: Case) -> None:
     case.comes("x.csv", "02T10:00Z,a", "03T10:00Z,a")
     (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
-    for batch, run in ((first, one), (second, other)):
-        case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (first, one), (second, other))
     assert [(each.position, each.is_counted) for each in case.ledger.found_late("days")] == [(2, True)]
     assert looked_back(case, second, other) == []
 
@@ -439,7 +438,7 @@ def late_for_first(case: Case) -> tuple[LookBack, LatePosition]:
     """The look back of a second day's run that met a late record of the first day."""
     case.comes("x.csv", "01T10:00Z,a")
     (batch, run), counting = attempt(case, 2), Counting()
-    case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (batch, run))
     counting.add(batch)
     look_back = LookBack(case.steps, run)
     (late,) = look_back.due(counting)
@@ -496,8 +495,7 @@ def test_a_later_file_for_a_position_counted_by_the_same_run_is_left_to_the_next
     with case.runner() as runner:
         assert [batch.txid for batch in look_back.again(late, runner._finish_held)] == [3]
     case.comes("y.csv", "01T10:00Z,a")
-    other, by = attempt(case, 3)
-    case.steps.success(case.steps.commit(other, by).batch)
+    commits(case, attempt(case, 3))
     (later,) = outstanding(case.ledger.found_late("days"))
     assert later.found_by == 4
     with case.runner() as runner:
@@ -533,8 +531,7 @@ def test_an_attempt_before_the_first_commit_does_not_look_and_a_later_one_meets_
     first, one = attempt(case, 1)
     case.comes("x.csv", "01T10:00Z,b")
     second, other = attempt(case, 2)
-    for batch, run in ((first, one), (second, other)):
-        case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (first, one), (second, other))
     assert sorted(case.ledger.tables.came_late) == [("days", 1)]
     assert case.run(3) == [3, 4]
     assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]

@@ -17,9 +17,9 @@ from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.errors import InvalidArgument, NoInterval
 from txbatch.core.text import WHY_MAX, how_many, list_txids
 from txbatch.core.topology.topology import Topology
-from txbatch.orchestration import grid, intervals, result
+from txbatch.orchestration import grid, intervals, restating, result
 from txbatch.orchestration.airflow import run_of
-from txbatch.orchestration.restating import RESTATE_PARAM
+from txbatch.orchestration.restating import RESTATE_PARAM, text_in
 from txbatch.orchestration.schedules import timetable_of
 from txbatch.run.run_names import OF_CALL
 
@@ -53,8 +53,7 @@ def params(topology: Topology) -> dict[str, Param]:
 
 def is_asked(topology: Topology, context: Context) -> bool:
     """True if the form asks to catch up."""
-    told = context["params"].get(CATCH_UP_PARAM)
-    return CATCH_UP_PARAM not in topology.parameters and told not in (None, False) and bool(str(told).strip())
+    return CATCH_UP_PARAM not in topology.parameters and bool(text_in(context, CATCH_UP_PARAM))
 
 
 def asks(topology: Topology, context: Context) -> bool:
@@ -62,7 +61,7 @@ def asks(topology: Topology, context: Context) -> bool:
 
     Raise DefinitionError if the form also asks to count batches again.
     """
-    again = RESTATE_PARAM not in topology.parameters and bool(str(context["params"].get(RESTATE_PARAM) or "").strip())
+    again = restating.asks(topology, context)
     if not is_asked(topology, context):
         return not again and grid.catches_up(context)
     if again:
@@ -124,7 +123,7 @@ def asked(steps: Steps, run: Run, context: Context) -> Asked:
         over = grid.over(steps, run.name, context)
         nothing = None if over.intervals else grid.nothing(context)
         return Asked(over.intervals, over.told, nothing, "clear the run, or let the next run count what is left")
-    given = str(context["params"][CATCH_UP_PARAM]).strip()
+    given = text_in(context, CATCH_UP_PARAM)
     try:
         whole = intervals.parse(given, result.zone_of(timetable_of(dag)))
     except (ValueError, OverflowError) as error:
