@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,23 @@ def test_a_file_that_is_gone_or_was_replaced_is_told_and_counts_nothing_again(
     assert restates(engine) == []
 
 
+def test_an_old_file_that_retention_took_keeps_no_late_record_out(
+    txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
+) -> None:
+    (root / "0.csv").write_text("2023-12-31T10:00Z,z\n")
+    before = datetime(2023, 12, 31, 11, tzinfo=UTC).timestamp()
+    os.utime(root / "0.csv", (before, before))
+    job = days()
+    (root / "0.csv").unlink()
+    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    assert "late for" not in ran(txbatch("run", job, *day(2)))
+    assert restates(engine) == [(3, 1, "lookback: 1 record in x.csv")]
+    assert counts(engine) == {"a": (2, 3), "b": (1, 3)}
+    comes(root, "y.csv", "2024-01-01T10:00Z,c", "2024-01-03T10:00Z,c")
+    ran(txbatch("run", job, *day(3)))
+    assert counts(engine)["c"] == (2, 5)
+
+
 def test_what_was_moved_to_another_file_is_gone_from_its_own(
     txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
 ) -> None:
@@ -353,8 +371,6 @@ def test_two_runs_that_meet_the_same_file_count_it_once(
 
 
 def _days(number: int) -> list[Any]:
-    from datetime import UTC, datetime
-
     from txbatch import Interval
 
     return [Interval(datetime(2024, 1, number, tzinfo=UTC), datetime(2024, 1, number + 1, tzinfo=UTC))]

@@ -77,6 +77,31 @@ def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
     assert over == {name: over for name, (*_, over) in CASES.items()}
 
 
+MOMENT = """
+import asyncio, json, time
+from datetime import UTC, datetime, timedelta
+from txbatch.orchestration import trigger
+
+trigger.MARGIN_SECONDS = 0.0
+
+async def waited(seconds):
+    began, moment = time.monotonic(), datetime.now(UTC) + timedelta(seconds=seconds)
+    path, given = trigger.MomentTrigger(moment.isoformat(), 3600.0).serialize()
+    again = trigger.MomentTrigger(**given)
+    return path, (await anext(again.run())).payload, time.monotonic() - began
+
+print(json.dumps([asyncio.run(waited(0.5)), asyncio.run(waited(-60.0))]))
+"""
+
+
+def test_a_wait_for_a_moment_is_no_longer_if_the_triggerer_starts_anew(tmp_path: Path) -> None:
+    given = {"AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
+    (path, event, took), (*_, late) = told_with_airflow(MOMENT, folder=tmp_path, **given)
+    assert (path, event) == ("txbatch.orchestration.trigger.MomentTrigger", {})
+    assert 0.4 < took
+    assert late < 0.4 * slowness() + 10
+
+
 OUTAGE = """
 import asyncio, json, sys
 from txbatch.orchestration import trigger

@@ -1,4 +1,6 @@
-"""Waiting in the triggerer, without a worker slot: for a txid to end, for the ledger, or for a while. A trigger may run twice."""
+"""Waiting in the triggerer, without a worker slot: for a txid to end, for the ledger, for a moment, or for a while. A trigger may
+run twice.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -57,6 +60,22 @@ class AskAgainTrigger(_Trigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(self.seconds, first_seconds()))
+        yield TriggerEvent({})  # type: ignore[no-untyped-call]
+
+
+class MomentTrigger(_Trigger):
+    """A trigger that fires at a moment, also if the triggerer starts anew before. `seconds` is the length of the wait."""
+
+    def __init__(self, moment: str, seconds: float) -> None:
+        super().__init__(seconds)
+        self.moment = moment
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"moment": self.moment}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        left = datetime.fromisoformat(self.moment) - datetime.now(UTC)
+        await asyncio.sleep(max(left.total_seconds(), first_seconds()))
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
 
 

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferr
 from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import result
-from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, TurnTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, MomentTrigger, TurnTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -139,7 +139,7 @@ class Waiting:
         log.info("%s: %s", self.topology.name, told)
         result.tell(self.context, told)
         left = max(interval.end - datetime.now(UTC), timedelta(seconds=1))
-        self._of_try.defer(AskAgainTrigger(left.total_seconds()), left)
+        self._of_try.defer(MomentTrigger(interval.end.isoformat(), left.total_seconds()), left)
 
     @property
     def _of_try(self) -> Deadlines:
