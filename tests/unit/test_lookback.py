@@ -273,6 +273,77 @@ def test_what_proves_that_no_record_is_lost(changes: dict[str, Any], loss: str |
     assert replace(recount, **changes).loss == loss
 
 
+class ByFolders(Case):
+    """The same with the days' files in folders of their own, as `day=2024-01-01/x.csv`."""
+
+    def define(self, lookback: str | None) -> None:
+        topology, of = Topology("days", max_pending=3), {"folder_time": "day"}
+        days = Days(self.root, FIELDS, time="at", lookback=lookback, options=of)
+        stream = topology.new_stream("in", days).project("name")
+        stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
+        self.topology = topology
+        self.steps = Steps(MemoryJob(topology.check()), self.ledger, self.staging, self.locks)
+
+    def comes_on(self, number: int, name: str, *names: str) -> str:
+        """A line of the day for each name, in a file of the day's folder."""
+        folder = f"day=2024-01-0{number}"
+        (self.root / folder).mkdir(exist_ok=True)
+        self.comes(f"{folder}/{name}", *(f"0{number}T10:00Z,{each}" for each in names))
+        return f"{folder}/{name}"
+
+
+def test_late_files_in_folders_of_earlier_intervals_are_counted(tmp_path: Path) -> None:
+    """A run reads its own folder alone: a lookback was refused beside `folder_time`."""
+    case = ByFolders(tmp_path)
+    for number in (1, 2):
+        case.comes_on(number, "a.csv", "a")
+    assert case.run(1, 2) == [1, 2]
+    new, grown = case.comes_on(1, "x.csv", "b", "b"), case.comes_on(2, "a.csv", "c")
+    case.comes_on(3, "a.csv", "a")
+    assert case.run(3) == [3, 4, 5]
+    assert case.restates == [(4, 1, f"lookback: new records in {new}"), (5, 2, f"lookback: new records in {grown}")]
+    assert case.counts == {"a": 3, "b": 2, "c": 1}
+    assert (case.run(4), case.told) == ([6], [])
+
+
+def test_folders_further_back_are_not_looked_into_and_files_that_are_gone_are_told(tmp_path: Path) -> None:
+    case = ByFolders(tmp_path, "1 day")
+    for number in (1, 2):
+        case.comes_on(number, "a.csv", "a")
+    case.run(1, 2)
+    case.comes_on(1, "x.csv", "b")
+    assert (case.run(3), case.told) == ([3], [])
+    (tmp_path / "day=2024-01-02" / "a.csv").unlink()
+    case.define("3 days")
+    late = case.comes_on(2, "x.csv", "b")
+    assert case.run(4) == [4, 5]
+    assert case.told == [f"late for txid 2: new records in {late}; day=2024-01-02/a.csv is gone since"]
+    assert [position for _, position, _ in case.restates] == [1]
+    case.define(None)
+    case.comes_on(3, "x.csv", "b")
+    assert (case.run(5), case.told) == ([6], []), "`txbatch status` and `verify` tell of it"
+
+
+def test_two_runs_that_look_into_the_same_folder_count_it_once(tmp_path: Path) -> None:
+    case = ByFolders(tmp_path)
+    case.comes_on(1, "a.csv", "a")
+    case.run(1)
+    (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
+    commits(case, (first, one), (second, other))
+    case.comes_on(1, "x.csv", "b")
+    counting = Counting()
+    counting.add(first)
+    (late,) = LookBack(case.steps, one).due(counting)
+    asked = [LookBack(case.steps, run).run_of(late) for run in (one, other)]
+    planned = case.steps.find_or_plan(asked[0])
+    assert isinstance(planned, Batch)
+    assert not isinstance(case.steps.find_or_plan(asked[1]), Batch), "the first one counts it"
+    emitted = case.steps.emit_batch(planned, asked[0], MemoryApplication(case.topology, case.staging).emit)
+    commits(case, (emitted, asked[0]))
+    assert looked_back(case, second, other) == []
+    assert case.counts == {"a": 1, "b": 1}
+
+
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:
     case.run(3)
     case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a", "03T10:00Z,a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -42,7 +42,7 @@ class LookBack:
         with ExitStack() as looks:
             for spout in lookback.in_files(self.steps.job.topology).values():
                 looks.enter_context(spout.one_look())
-            for late in [*found, *self._in_tables(counted)]:
+            for late in [*found, *self._in_tables(counted), *self._in_folders(counted, found)]:
                 within = self._is_within(late, counted)
                 why_not = self._why_not(late) if within else late.why_not
                 if within and why_not is None:
@@ -115,8 +115,26 @@ class LookBack:
                 if late := lookback.in_table(name, spout.table, each, rows):
                     yield late
 
+    def _in_folders(self, counted: Counting, known: Collection[LatePosition]) -> Iterator[LatePosition]:
+        """Yield the positions within the lookback with new or grown files in folders of the interval alone.
+
+        Runs of later intervals read no such file. Positions `known` from reading are left out.
+        """
+        topology, positions = self.steps.job.topology, {late.position for late in known}
+        for name, spout in lookback.in_files(topology).items():
+            looks = spout.by_folders and name in lookback.lookbacks(topology)
+            for each in self._compared(name, counted) if looks else ():
+                plan = plan_of(each.plan, name)
+                try:
+                    came = spout.bounded(plan, spout.arrived(plan, spout.as_now(plan))) if plan else []
+                except TxbatchError as error:
+                    log.warning("%s: late files of %s were not looked for: %s", topology.name, each.interval, error)
+                    continue
+                if each.position not in positions and (late := lookback.in_folders(name, each, came)):
+                    yield late
+
     def _compared(self, stream: str, counted: Counting) -> list[CountedPlan]:
-        """Return the counted positions to compare with a table: within the lookback, or else only the newest."""
+        """Return the counted positions to compare with a source: within the lookback, or else only the newest."""
         length = lookback.lookbacks(self.steps.job.topology).get(stream)
         if counted.whole is None:
             return []

@@ -100,7 +100,8 @@ class LatePosition:
     """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position.
 
     If `is_rough`, some of the records may be counted: the numbers are the most. `changed` is the number of changed or replaced
-    rows of a table.
+    rows of a table. If `unread`, files came or grew in folders of the interval alone: nobody has read the files, and the numbers
+    are 0.
     """
 
     position: int
@@ -111,6 +112,7 @@ class LatePosition:
     why_not: str | None = None
     is_rough: bool = False
     changed: int = 0
+    unread: bool = False
 
     @property
     def records(self) -> int:
@@ -120,6 +122,8 @@ class LatePosition:
     @property
     def what(self) -> str:
         """The number of late records, with the files."""
+        if self.unread:
+            return f"new records in {list_first(list(self.files), FILES_SHOWN)}"
         return f"{'up to ' * self.is_rough}{how_many(self.records, 'record')} in {list_first(list(self.files), FILES_SHOWN)}"
 
     @property
@@ -130,7 +134,7 @@ class LatePosition:
     def told(self, topology: str) -> str:
         """Return the text for people about uncounted records."""
         again = f'`txbatch restate {topology} {self.position} --why "..."` counts them'
-        if not self.records:
+        if self.changed and not self.records:
             rows = f"{how_many(self.changed, 'row')} in {', '.join(self.files)}"
             return f"changed for txid {self.position}: {rows}; {again} as they are now"
         return f"late for txid {self.position}: {self.what}; {self.why_not or again}"
@@ -288,6 +292,12 @@ def in_table(stream: str, table: str, plan: CountedPlan, found: LateRows | None)
     gone = f"{how_many(found.gone, 'row is', 'rows are')} gone since" if found.gone else None
     of = frozenset({stream}), {table: found.late}, plan.version, " and ".join(filter(None, [changed, gone])) or None
     return LatePosition(plan.position, plan.interval, *of, changed=found.changed)
+
+
+def in_folders(stream: str, plan: CountedPlan, came: Sequence[str]) -> LatePosition | None:
+    """Return a position with files that came or grew in folders of the interval alone; None without such files."""
+    of = frozenset({stream}), dict.fromkeys(sorted(came), 0), plan.version
+    return LatePosition(plan.position, plan.interval, *of, unread=True) if came else None
 
 
 def differing(
