@@ -147,6 +147,12 @@ class PostgresLedger(Transactions):
             lease = {**batches.batch_ids(batch), "run": run.name, "lease_seconds": self.lease_seconds}
             return connection.execute(query("renew_waiting_lease"), lease).first() is not None
 
+    def renew_leases_of_run(self, topology: str, run: str, of_call: str) -> None:
+        """Renew the leases of all open batches of a run, and of runs named after the run, `of_call` and a number (R6)."""
+        of = {"topology": topology, "run": run, "parts": f"{run}{of_call}", "lease_seconds": self.lease_seconds}
+        with transaction(self.engine) as connection:
+            connection.execute(query("renew_leases_of_run"), of)
+
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record the error of a failed attempt."""
         with transaction(self.engine) as connection:

@@ -61,6 +61,7 @@ def _rows(head: Head, plans: Iterable[RunPlan]) -> Iterator[Row]:
             "runs": run.name,
             "reasons": one_line(again.why) if again else None,
             "requested_by": again.by if again else None,
+            "found_by": again.found_by if again else None,
             "dag_ids": run.dag_id,
             "run_ids": run.run_id,
         }

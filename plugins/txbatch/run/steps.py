@@ -15,7 +15,16 @@ from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import BrokenChain, LeaseHeld, NotEmitted, TerminalError, TransientError, concerning
 from txbatch.core.naming import naming_stream
-from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, planning_ahead, restate
+from txbatch.core.protocol import (
+    advice,
+    coordinator,
+    decisions,
+    gone_files,
+    interval_warnings,
+    lookback,
+    planning_ahead,
+    restate,
+)
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
@@ -192,7 +201,7 @@ class Steps:
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
         """Context manager. If the block fails, record the reason in the ledger, and raise the failure."""
-        with self.concerning(assignment.attempt.txid):
+        with concerning(attempt=assignment.attempt), self.concerning(assignment.attempt.txid):
             try:
                 yield
             except Exception as error:
@@ -258,9 +267,11 @@ class Steps:
             return
         try:
             version = self.ledger.version(batch.topology, batch.position)
-            restate.check_whole(self.job.topology, version, batch.plan, manifest)
+            proven: Collection[str] = ()
             if lookback.is_by_look_back(batch):
                 lookback.check_files(self.job.topology, version.plan, batch.plan)
+                proven = gone_files.proven(self.ledger, self.job.topology, batch, version, manifest)
+            restate.check_whole(self.job.topology, version, batch.plan, manifest, proven)
         except TerminalError as error:
             self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
             raise

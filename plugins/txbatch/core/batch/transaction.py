@@ -135,7 +135,8 @@ class Batch:
 
     `position` is the batch's own txid, or the restated one. A committed batch counts until replaced by a restate,
     `replaced_by`. An aborted batch is `abandoned` if another run aborted the batch because no live run looked after the
-    batch (R6): the batch's own run plans the records again.
+    batch (R6): the batch's own run plans the records again. A restate by a look back has `found_by`, the txid that met the late
+    records.
     """
 
     topology: str
@@ -157,6 +158,7 @@ class Batch:
     requested_by: str | None = None
     records: int | None = None  # of a committed batch
     abandoned: bool = False
+    found_by: int | None = None
 
     def __post_init__(self) -> None:
         if not self.position:
@@ -168,7 +170,8 @@ class Batch:
         if self.kind is not BatchKind.RESTATE:
             return None
         missing = not self.plan.whole
-        return Restate(self.position, self.reason or "restate", self.requested_by, missing, skipped=True)
+        of = self.position, self.reason or "restate", self.requested_by, missing
+        return Restate(*of, skipped=True, found_by=self.found_by)
 
     @cached_property
     def plan(self) -> BatchPlan:

@@ -177,7 +177,7 @@ def planned(head: Head, run: Run, metadata: Metadata) -> Batch:
     if run.restate is None:
         return replace(batch, prev_txid=head.prev_txid)
     asked = replace(batch, kind=BatchKind.RESTATE, position=run.restate.position)
-    return replace(asked, reason=one_line(run.restate.why), requested_by=run.restate.by)
+    return replace(asked, reason=one_line(run.restate.why), requested_by=run.restate.by, found_by=run.restate.found_by)
 
 
 def followed(head: Head, batch: Batch) -> Head:

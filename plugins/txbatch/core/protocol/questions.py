@@ -9,6 +9,7 @@ from typing import Protocol
 
 from txbatch.core.batch.transaction import INTERVAL_KEY, Batch, Interval, Run
 from txbatch.core.definition.redefinition import Redefinition
+from txbatch.core.errors import WindowsGone
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.topology.topology import Topology
 
@@ -42,6 +43,9 @@ class Questions(Protocol):
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """Raise IntervalNotOver or IntervalTaken if `plan` would, and change nothing."""
+
+    def refused(self, topology: Topology, intervals: Sequence[Interval]) -> Sequence[WindowsGone]:
+        """Return the errors of the first intervals, in order, refused by `plan` because windows have left (R30)."""
 
     def last_txid(self, topology: str) -> int:
         """Return the highest txid ever used, 0 before the first. While the number stays the same, nobody has planned anything."""

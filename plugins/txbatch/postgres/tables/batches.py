@@ -57,6 +57,7 @@ def batch_from(row: RowMapping) -> Batch:
         requested_by=row["requested_by"],
         records=row["records"],
         abandoned=row["abandoned"],
+        found_by=row["found_by"],
     )
 
 
