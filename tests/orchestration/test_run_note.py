@@ -265,3 +265,67 @@ def test_a_note_says_how_long_the_run_waited_for_the_ledger(
     txbatch_plugin.RunNotes().on_dag_run_failed(run)
     assert run.note == (told and f"txbatch: {told}")
     assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)
+
+
+class Notes:
+    """A run's note in an Airflow whose tasks can write the note while the run works, and what the task leaves for the end."""
+
+    def __init__(self, note: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.note, self.left = note, dict[str, str]()
+        monkeypatch.setattr("txbatch.fit.present_note", lambda run: self.note)
+        ti = SimpleNamespace(
+            xcom_push=lambda key, value: self.left.update({key: value}), update_dagrun_note=self._write
+        )
+        self.context: Any = {"ti": ti, "dag_run": SimpleNamespace(dag_id="sales", run_id="a")}
+
+    def _write(self, note: str) -> None:
+        self.note = note
+
+
+@pytest.mark.parametrize("before", [None, "", "txbatch: tried again; before: txid 7"])
+def test_where_airflow_can_a_note_is_there_while_the_run_works(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Notes(before, monkeypatch)
+    result.tell(
+        run.context, "57 of 365 batches are committed; to go on, clear the run", "57 of 365 batches are committed"
+    )
+    assert run.note == "txbatch: 57 of 365 batches are committed"
+    assert run.left == {result.XCOM_KEY: "57 of 365 batches are committed; to go on, clear the run"}
+    result.tell(run.context, "waits for the ledger")
+    assert run.note == "txbatch: waits for the ledger"
+
+
+def test_a_note_of_a_person_is_left_alone_while_the_run_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Notes("do not clear this run", monkeypatch)
+    result.tell(run.context, "txid 7: 9 records")
+    assert run.note == "do not clear this run"
+    assert run.left == {result.XCOM_KEY: "txid 7: 9 records"}
+
+
+def test_a_note_while_the_run_works_is_one_line_and_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Notes(None, monkeypatch)
+    result.tell(run.context, f"a\n\x1b[2Jb{'x' * 5_000}")
+    assert run.note is not None
+    assert run.note.startswith("txbatch: a\\n\\x1b[2Jb")
+    assert len(run.note) <= txbatch_plugin.LENGTH_MAX
+    assert (result.MARK, result.NOTE_MAX) == (txbatch_plugin.MARK, txbatch_plugin.LENGTH_MAX)
+
+
+def test_an_api_server_that_takes_no_note_now_fails_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One older than the worker, or one that does not answer: the plugin writes the note at the end."""
+    run = Notes(None, monkeypatch)
+
+    def away(_: object) -> NoReturn:
+        raise RuntimeError("404")
+
+    monkeypatch.setattr("txbatch.fit.present_note", away)
+    result.tell(run.context, "txid 7: 9 records")
+    assert (run.note, run.left) == (None, {result.XCOM_KEY: "txid 7: 9 records"})
+
+
+def test_an_older_airflow_notes_at_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed = dict[str, str]()
+    monkeypatch.setattr("txbatch.fit.present_note", lambda run: pytest.fail("asked"))
+    result.tell(context_of(pushed), "txid 7: 9 records", "1 of 2")
+    assert pushed == {result.XCOM_KEY: "txid 7: 9 records"}

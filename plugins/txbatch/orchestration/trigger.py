@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from airflow.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from txbatch import __version__
 from txbatch.core.batch.transaction import BatchStatus, Run
-from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.errors import DatabaseRefused, TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol.fence import waited_for
 from txbatch.orchestration.airflow import ledger_url, open_ledger
 
@@ -23,6 +24,10 @@ log = logging.getLogger(__name__)
 # Seconds for a scheduler to see that a task has left, beyond the supervisor's heartbeat.
 MARGIN_SECONDS = 3.0
 POLL_SECONDS = 2.0
+# Seconds until a task looks itself whose trigger cannot look: the version of the triggerer may be another one.
+BLIND_SECONDS = 60.0
+# In an event of a trigger: the version of the triggerer's txbatch.
+VERSION = "txbatch"
 
 
 def first_seconds() -> float:
@@ -34,10 +39,27 @@ def first_seconds() -> float:
     return conf.getfloat("workers", "min_heartbeat_interval") + MARGIN_SECONDS
 
 
+def compare_versions(name: str, event: Mapping[str, Any] | None) -> None:
+    """Log that the triggerer, which sent an event, has another version of txbatch than this worker. The task goes on."""
+    if event is not None and (theirs := event.get(VERSION)) != __version__:
+        told = f"txbatch {theirs}" if theirs else "another txbatch"
+        log.warning(
+            "%s: the triggerer has %s, this worker has txbatch %s: install one version, and restart the triggerer",
+            *(name, told, __version__),
+        )
+
+
+def _fired(**told: Any) -> TriggerEvent:
+    return TriggerEvent({**told, VERSION: __version__})  # type: ignore[no-untyped-call]
+
+
+# `_newer` of each trigger: arguments from workers with a newer txbatch. A trigger decides nothing: the task looks itself.
+
+
 class AskAgainTrigger(BaseTrigger):
     """A trigger that fires after some seconds. The task itself asks the source again: a source's code never runs here (R4)."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, **_newer: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seconds = seconds
 
@@ -46,13 +68,13 @@ class AskAgainTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(self.seconds, first_seconds()))
-        yield TriggerEvent({})  # type: ignore[no-untyped-call]
+        yield _fired()
 
 
 class LedgerTrigger(BaseTrigger):
     """A trigger that fires once the ledger answers, or after `seconds`. The event says whether the ledger answers."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, **_newer: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seconds = seconds
 
@@ -65,7 +87,7 @@ class LedgerTrigger(BaseTrigger):
         await asyncio.sleep(first_seconds())
         while not (answers := await _ledger_answers()) and loop.time() < deadline:
             await asyncio.sleep(POLL_SECONDS)
-        yield TriggerEvent({"answers": answers})  # type: ignore[no-untyped-call]
+        yield _fired(answers=answers)
 
 
 # By the loop of the triggerer: when the ledger was asked last, and the answer to come. All waiting tasks share one question.
@@ -101,7 +123,9 @@ class TurnTrigger(BaseTrigger):
     trigger of a deleted or cleared run ends too, and other runs soon adopt the batch.
     """
 
-    def __init__(self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0) -> None:
+    def __init__(
+        self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0, **_newer: Any
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.topology, self.txid, self.run_name, self.own, self.seconds = topology, txid, run, own, seconds
 
@@ -113,15 +137,21 @@ class TurnTrigger(BaseTrigger):
         ledger, loop = await open_ledger(), asyncio.get_running_loop()
         deadline = loop.time() + self.seconds
         await asyncio.sleep(first_seconds())
-        while loop.time() < deadline and not await asyncio.to_thread(self._over, ledger):
-            await asyncio.sleep(POLL_SECONDS)
-        yield TriggerEvent({"txid": self.txid})  # type: ignore[no-untyped-call]
+        try:
+            while loop.time() < deadline and not await asyncio.to_thread(self._over, ledger):
+                await asyncio.sleep(POLL_SECONDS)
+        except (TerminalError, DatabaseRefused) as error:  # the task looks itself, and fails if no retry helps
+            log.warning("%s: %s", self.topology, error)
+            await asyncio.sleep(min(BLIND_SECONDS, max(deadline - loop.time(), 0)))
+        yield _fired(txid=self.txid)
 
     def _over(self, ledger: PostgresLedger) -> bool:
         try:
             if self.own is not None:
                 ledger.renew_waiting_lease(ledger.batch(self.topology, self.own), Run(self.run_name))
             return self._fires(ledger)
+        except DatabaseRefused:
+            raise
         except TransientError:
             return False
         finally:

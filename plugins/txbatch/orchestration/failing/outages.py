@@ -18,7 +18,7 @@ from txbatch.core.text import one_line
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS, ledger_away
 from txbatch.orchestration.failing.notes import without_server
-from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger, compare_versions
 from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LEDGER_TIMEOUT_PARAM, Deadlines
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def outages_waited_for(
     The triggerer may see a ledger that the worker does not see. The worker alone decides about the end of an outage.
     """
     deadlines, began = Deadlines(name, context, of_waits), datetime.now(UTC)
+    compare_versions(name, event)
     if _SINCE in of_waits and ledger_away() is None:
         _over(deadlines)
     try:
