@@ -75,6 +75,11 @@ class Smoke:
     marker: Path
     runs: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def notes_at_once(self) -> bool:
+        """Whether this Airflow takes the note of a run while the run works."""
+        return str(installed("apache-airflow")).startswith("3.4.")
+
     def start(self, name: str, **asked: Any) -> str:
         """Trigger a run, of a day or by a form, and keep its name."""
         logical = asked.pop("day", None)
@@ -147,7 +152,9 @@ def retry(smoke: Smoke) -> None:
     smoke.marker.unlink()
     killed = smoke.start("killed", day=day(2))
     _until(lambda: len(smoke.rows("SELECT 1 FROM report.batches")) == 2, "the run has planned no batch")
-    smoke.start("waiting", day=day(3))
+    waits = smoke.start("waiting", day=day(3))
+    if smoke.notes_at_once:
+        _until(lambda: "waits for txid 2 " in smoke.note(waits), "no note says that the run waits")
     smoke.end(killed)
     tries = {each["task_id"]: each["try_number"] for each in smoke.api.task_instances(NAME, killed)}
     assert tries["emit_batch"] == 2, tries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import traceback
 from contextlib import nullcontext
@@ -10,17 +11,21 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import Param
 
 import txbatch_plugin
+from txbatch import __version__
 from txbatch.core.batch.transaction import BatchKind, Run
 from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError, Unavailable
 from txbatch.core.naming import naming_stream
 from txbatch.error_pages import advise
-from txbatch.orchestration import catching_up, operators, restating, result
+from txbatch.orchestration import catching_up, operators, restating, result, waiting
 from txbatch.orchestration.dag import _choosing
 from txbatch.orchestration.failing import notes
 from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
+from txbatch.orchestration.trigger import AskAgainTrigger
 
 
 @pytest.mark.parametrize(
@@ -322,6 +327,20 @@ def test_an_api_server_that_takes_no_note_now_fails_no_task(monkeypatch: pytest.
     monkeypatch.setattr("txbatch.fit.present_note", away)
     result.tell(run.context, "txid 7: 9 records")
     assert (run.note, run.left) == (None, {result.XCOM_KEY: "txid 7: 9 records"})
+
+
+def test_a_run_that_waits_says_so_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Notes(None, monkeypatch)
+    with pytest.raises(TaskDeferred):
+        waiting.Deadlines("sales", run.context, {}).wait(
+            waiting.TURN_TIMEOUT_PARAM, "txid 7 of a", "late", lambda left: AskAgainTrigger(1.0)
+        )
+    assert run.note is not None
+    assert re.fullmatch(r"txbatch: waits for txid 7 of a; until [-0-9]+ [:0-9]+ UTC at the latest", run.note)
+    with outages_waited_for("sales", run.context, {"txid": 7, "txbatch": __version__}, {}):
+        pass
+    assert run.note == "txbatch: goes on after a wait"
+    assert run.left == {}, "the note at the end is of a task that has done something"
 
 
 def test_an_older_airflow_notes_at_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

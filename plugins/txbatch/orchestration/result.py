@@ -30,11 +30,11 @@ def tell(context: Context, line: str, until_then: str | None = None) -> None:
     `until_then` in place of the line.
     """
     context["ti"].xcom_push(key=XCOM_KEY, value=line)
-    _note(context, until_then or line)
+    note_now(context, until_then or line)
 
 
-def _note(context: Context, line: str) -> None:
-    """Write the note of the run while the run works, if this Airflow can, and if the present note is none of a person.
+def note_now(context: Context, line: str) -> None:
+    """Write the note of the run while the run works, from Airflow 3.4 on, unless the present note is of a person.
 
     If Airflow fails here, the run goes on: the plugin writes the note at the end.
     """

@@ -51,6 +51,8 @@ def outages_waited_for(
     """
     deadlines, began = Deadlines(name, context, of_waits), datetime.now(UTC)
     compare_versions(name, event)
+    if event is not None:  # else the note would go on to say that the run waits
+        result.note_now(context, "goes on after a wait")
     if _SINCE in of_waits and ledger_away() is None:
         _over(deadlines)
     try:
