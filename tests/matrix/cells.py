@@ -49,6 +49,12 @@ CELLS = (
 )
 
 
+# An Airflow is exchanged for the newest, below a ledger with runs in flight. Its folder is one of its own.
+MOVED = Cell("3.1.8, then 3.4.0b2", "18", "3.11", "4.2, then 4.3")
+MOVE = CELLS[5], CELLS[0]
+ROWS = (*CELLS, MOVED)
+
+
 def missing_pairs(cells: tuple[Cell, ...] = CELLS) -> set[frozenset[tuple[str, str]]]:
     """The pairs of versions of two axes that no cell has."""
     pairs = {
@@ -60,7 +66,12 @@ def missing_pairs(cells: tuple[Cell, ...] = CELLS) -> set[frozenset[tuple[str, s
 
 
 def chosen(words: list[str]) -> tuple[Cell, ...]:
-    """The cells that have each of these versions; all of them without one. Raise SystemExit if there is none."""
+    """The cells that have each of these versions; all of them without one. Raise SystemExit if there is none.
+
+    `moved` is the name of the one in which an Airflow is exchanged.
+    """
+    if words in (["moved"], []):
+        return ROWS if not words else (MOVED,)
     found = tuple(cell for cell in CELLS if {*words} <= {*asdict(cell).values()})
     if not found:
         raise SystemExit(

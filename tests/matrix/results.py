@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matrix.cells import CELLS, Cell
+from matrix.cells import ROWS, Cell
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("results.json")
@@ -35,7 +35,7 @@ def stored() -> list[Result]:
     told = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else []
     found = [Result(**{**each, "cell": Cell(**each["cell"])}) for each in told]
     last = {result.cell: result for result in found}
-    return [last.get(cell, Result(cell)) for cell in CELLS]
+    return [last.get(cell, Result(cell)) for cell in ROWS]
 
 
 def store(*news: Result) -> None:

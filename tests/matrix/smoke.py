@@ -219,9 +219,34 @@ def pages(smoke: Smoke) -> None:
     assert len(found) >= 3, found
 
 
+def leave(smoke: Smoke) -> None:
+    """The Airflow is stopped with a run at work and a run that waits."""
+    parse(smoke)
+    run(smoke)
+    smoke.start("at_work", day=day(2))
+    _until(lambda: len(smoke.rows("SELECT 1 FROM report.batches")) == 2, "the run has planned no batch")
+    waits = smoke.start("waiting", day=day(3))
+    _until(lambda: _state(smoke, waits, FIRST_TASK) == "deferred", "the run does not wait")
+
+
+def go_on(smoke: Smoke) -> None:
+    """With another Airflow, both runs go on to their ends, and each record counts once."""
+    parse(smoke)
+    for each in ("at_work", "waiting"):
+        smoke.end(each)
+    smoke.counted(1, 2, 3)
+    assert [row[0] for row in smoke.rows("SELECT status FROM report.batches ORDER BY txid")] == ["committed"] * 3
+
+
+def _state(smoke: Smoke, run_id: str, task_id: str) -> str | None:
+    states = {each["task_id"]: each["state"] for each in smoke.api.task_instances(NAME, run_id)}
+    return states.get(task_id)
+
+
 STEPS: dict[str, Callable[[Smoke], None]] = {
     each.__name__: each for each in (parse, run, clear, retry, deferral, note, form, restate, backfill, pages)
 }
+MOVES: dict[str, Callable[[Smoke], None]] = {each.__name__: each for each in (leave, go_on)}
 
 
 def _until(holds: Callable[[], bool], complaint: str, seconds: float = 120) -> None:
@@ -245,8 +270,11 @@ def main(folder: Path, steps: list[str]) -> int:
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SECONDS_MAX)
     home, project, marker = folder / "home", folder / "shop", folder / "killed"
-    subprocess.run([Path(sys.executable).with_name("txbatch"), "init", str(project)], check=True, capture_output=True)
-    (project / "dags" / "sales.py").write_text(DAG)
+    if not project.exists():
+        subprocess.run(
+            [Path(sys.executable).with_name("txbatch"), "init", str(project)], check=True, capture_output=True
+        )
+        (project / "dags" / "sales.py").write_text(DAG)
     marker.touch()
     os.chdir(project)
     os.environ["TXBATCH_HOME"] = str(home)
@@ -281,7 +309,7 @@ def _too_long(*_: object) -> None:
 def _done(name: str, smoke: Smoke) -> bool:
     began = time.monotonic()
     try:
-        STEPS[name](smoke)
+        {**STEPS, **MOVES}[name](smoke)
     except Exception as error:
         _tell(step=name, error=f"{type(error).__name__}: {error}"[:4000])
         return False

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from matrix import cells, environments, results
 from matrix.__main__ import told
-from matrix.cells import AXES, CELLS, Cell
+from matrix.cells import AXES, CELLS, MOVE, MOVED, ROWS, Cell
 from matrix.results import FAILED, GREEN, NOT_RUN, Result
 
 ROOT = Path(__file__).parents[2]
+MOVES = ("leave", "go_on")
 STEPS = ("parse", "run", "clear", "retry", "deferral", "note", "form", "restate", "backfill", "pages")
 RAN = Result(
     CELLS[0],
@@ -45,12 +46,13 @@ def test_the_table_of_the_page_is_that_of_the_stored_results() -> None:
 def test_the_page_names_no_version_that_did_not_run() -> None:
     """Exact versions stand in rows of cells that ran; each other row says that it was not run, and why."""
     stored = results.stored()
-    assert {result.cell for result in stored} == {*CELLS}
+    assert [result.cell for result in stored] == [*ROWS]
     for result, row in zip(stored, results.table(stored).splitlines()[2:], strict=True):
         ran = result.outcome != NOT_RUN
         assert (f"| {NOT_RUN}: " in row) is not ran
         assert ({*results.COLUMNS} <= result.versions.keys()) is ran
-        assert (result.outcome == GREEN) is (tuple(result.steps) == STEPS and ran and not result.why)
+        steps = MOVES if result.cell == MOVED else STEPS
+        assert (result.outcome == GREEN) is (tuple(result.steps) == steps and ran and not result.why)
 
 
 def test_what_ran_has_exact_versions_and_what_did_not_a_reason() -> None:
@@ -81,7 +83,7 @@ def test_a_result_takes_the_place_of_the_one_before_and_others_stay(kept: Path) 
     page = kept.read_text()
     assert page.startswith("before\n")
     assert page.endswith("\nafter\n")
-    assert page.count("not run: ") == len(CELLS)
+    assert page.count("not run: ") == len(ROWS)
 
 
 def test_lines_of_the_smoke_tier_make_the_result() -> None:
@@ -110,7 +112,14 @@ def test_a_preview_of_airflow_is_asked_for_with_its_parts() -> None:
     assert "apache-airflow-core==3.4.0b2" in environments.requirements(CELLS[0], wheel)
 
 
-@pytest.mark.parametrize(("words", "many"), [([], len(CELLS)), (["3.4.0b2"], 3), (["3.1.8", "15"], 1)])
+def test_the_airflow_that_is_exchanged_has_the_same_ledger_and_python() -> None:
+    before, after = MOVE
+    assert (before.postgres, before.python) == (after.postgres, after.python) == (MOVED.postgres, MOVED.python)
+    assert f"{before.airflow}, then {after.airflow}" == MOVED.airflow
+    assert f"{before.pyspark}, then {after.pyspark}" == MOVED.pyspark
+
+
+@pytest.mark.parametrize(("words", "many"), [([], len(ROWS)), (["3.4.0b2"], 3), (["3.1.8", "15"], 1), (["moved"], 1)])
 def test_cells_are_chosen_by_their_versions(words: list[str], many: int) -> None:
     assert len(cells.chosen(words)) == many
     assert all(isinstance(each, Cell) for each in cells.chosen(words))
