@@ -47,6 +47,9 @@ lint: setup ## ruff, mypy, import-linter: what CI asks for
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-logo
 
+matrix: setup ## run the smoke tier with other versions, for two hours; CELLS="3.4.0b2 18" for some
+	PYTHONPATH=tests $(PY) -m matrix $(CELLS)
+
 test-compose: setup ## run docker-compose.yml for real and check its reports
 	bin/test-compose
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +15,7 @@ from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from airflow.models.dagrun import DagRun
 
@@ -33,8 +32,6 @@ COMMIT_TASK, LAST_TASK = "commit", "success"
 UNFINISHED = ("failed", "tried again", "waits for ", "waited ")
 # In the line of a run that catches up, on its way.
 PROGRESS = "; to go on, "
-# Earlier versions take no cookie for their API, and refuse an asset's destination with the whole plugin.
-PAGES_SINCE, ASSETS_SINCE = (3, 1, 8), (3, 4, 0)
 PREFIX = "txbatch"
 
 
@@ -138,10 +135,13 @@ def _newest(dag_run: DagRun, key: str, task: str | None = None) -> str | None:
 
 def _xcom(dag_run: DagRun, key: str, task: str | None = None) -> object:
     """Return the newest XCom of the run with this key, of a task or of any; None without one."""
-    from airflow.models.xcom import XComModel
     from sqlalchemy import select
     from sqlalchemy.orm import object_session
 
+    try:
+        from airflow.models.xcom import XComModel
+    except ImportError:  # an older Airflow, in which no DAG of txbatch loads
+        return None
     session = object_session(dag_run)
     if session is None:
         return None
@@ -236,34 +236,32 @@ class Pages(NamedTuple):
 @cache
 def pages() -> Pages:
     """Return the pages for this Airflow. Without the pages the API server starts all the same, and its log has the reason."""
-    from airflow import __version__
-
-    version = version_of(__version__)
-    if version < PAGES_SINCE:
-        log.warning("the pages of txbatch need Airflow 3.1.8 or newer, and this is %s: they are not shown", __version__)
-        return Pages([], [])
     try:
+        from airflow import __version__
+
+        from txbatch import fit
+
+        if not fit.takes_pages(__version__):
+            log.warning(
+                "the pages of txbatch need Airflow 3.1.8 or newer, and this is %s: no page is shown", __version__
+            )
+            return Pages([], [])
         from txbatch.ui.app import create_app
 
-        return Pages([{"app": create_app(), "url_prefix": f"/{PREFIX}", "name": "txbatch"}], views(version))
+        shown = views(fit.places_of_pages(), narrow=fit.narrows_pages())
+        return Pages([{"app": create_app(), "url_prefix": f"/{PREFIX}", "name": "txbatch"}], shown)
     except Exception:  # the API server would end
         log.exception("the pages of txbatch cannot be shown")
         return Pages([], [])
 
 
-def version_of(told: str) -> tuple[int, ...]:
-    """Return the numbers of a version.
-
-    >>> version_of("3.4.0rc1")
-    (3, 4, 0)
+def views(places: Collection[str], *, narrow: bool) -> list[dict[str, Any]]:
+    """Return the pages with their places in Airflow: in Browse, on a DAG, on a run and, where an Airflow has the place, on an
+    asset. `narrow`: on DAGs and assets of txbatch alone.
     """
-    return tuple(map(int, re.findall(r"\d+", told)[:3]))
-
-
-def views(version: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Return the places of the pages in Airflow: in Browse, on a DAG, on a run and, where an Airflow has it, on an asset."""
     page, icon = f"{PREFIX}/page", f"{PREFIX}/static/icon.svg"
-    ours: dict[str, Any] = {"applies_to": {"dag.tags.name": ["txbatch"]}} if version >= ASSETS_SINCE else {}
+    of_dags: dict[str, Any] = {"applies_to": {"dag.tags.name": ["txbatch"]}} if narrow else {}
+    of_assets: dict[str, Any] = {"applies_to": {"asset.group": ["txbatch"]}} if narrow else {}
     found: list[dict[str, Any]] = [
         {"name": "Transactions", "destination": "nav", "category": "browse", "href": page, "url_route": PREFIX},
         {
@@ -271,25 +269,24 @@ def views(version: tuple[int, ...]) -> list[dict[str, Any]]:
             "destination": "dag",
             "href": f"{page}?dag_id={{DAG_ID}}",
             "url_route": "txbatch-dag",
-            **ours,
+            **of_dags,
         },
         {
             "name": "Transaction",
             "destination": "dag_run",
             "href": f"{page}?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
             "url_route": "txbatch-run",
-            **ours,
+            **of_dags,
         },
-    ]
-    if version >= ASSETS_SINCE:
-        asset = {
+        {
             "name": "Data",
             "destination": "asset",
             "href": f"{page}?asset={{ASSET_URI}}",
             "url_route": "txbatch-asset",
-        }
-        found.append(asset)
-    return [{**view, "icon": icon} for view in found]
+            **of_assets,
+        },
+    ]
+    return [{**view, "icon": icon} for view in found if view["destination"] in places]
 
 
 class TxbatchPlugin(AirflowPlugin):

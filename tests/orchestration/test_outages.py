@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -16,8 +17,11 @@ from forks import told_with_airflow
 from outages import Outage
 from two_dags import TwoDags
 
+from txbatch import __version__
 from txbatch.core.errors import (
+    DatabaseRefused,
     EmissionFailed,
+    NotMigrated,
     OutcomeUnknown,
     PartitionUnreadable,
     RecordsGone,
@@ -27,10 +31,10 @@ from txbatch.core.errors import (
     Unavailable,
     error_of,
 )
-from txbatch.orchestration import result
+from txbatch.orchestration import result, trigger
 from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS
 from txbatch.orchestration.failing import outages
-from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, LedgerTrigger, TurnTrigger
 from txbatch.postgres.database import reach
 from txbatch.postgres.database.reach import away
 from txbatch.spouts.tables import connection
@@ -370,7 +374,7 @@ def test_the_ledger_goes_away_in_the_middle_of_each_task_and_nothing_is_red_and_
     )
     for name, outages_of in (("one", 4), ("two", 1)):
         assert (made[name]["told"], made[name]["left"]) == ([], [])
-        each = [{"answers": False}] * 4 + [{"answers": True}]
+        each = [{"answers": answers, "txbatch": __version__} for answers in (False, False, False, False, True)]
         assert made[name]["events"] == each * outages_of
         assert all(note.startswith("waits for the ledger since ") for note in made[name]["notes"])
     assert made["one"]["note"] == "txid 1: 1 record, 1 key, 2 attempts"
@@ -378,3 +382,56 @@ def test_the_ledger_goes_away_in_the_middle_of_each_task_and_nothing_is_red_and_
     assert made["one"]["txbatch_waited"].endswith(" for the ledger")
     assert made["one"]["extra"]["txid"] == 1
     assert made["two"]["extra"]["txid"] == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (None, []),
+        ({"answers": True, "txbatch": __version__}, []),
+        ({"answers": True, "txbatch": "99.1"}, ["txbatch 99.1"]),
+        ({"answers": True}, ["another txbatch"]),
+    ],
+)
+def test_a_triggerer_of_another_version_is_told_in_one_line_and_the_task_goes_on(
+    event: Any, told: list[str], ledger: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert Task().run(None, event) is None
+    after = f"this worker has txbatch {__version__}: install one version, and restart the triggerer"
+    assert caplog.messages == [f"sales: the triggerer has {each}, {after}" for each in told]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda more: AskAgainTrigger(1.0, **more),
+        lambda more: LedgerTrigger(1.0, **more),
+        lambda more: TurnTrigger("sales", 7, "run", None, 1.0, **more),
+        lambda more: EmissionTrigger("sales", 7, "run", 7, 1.0, **more),
+    ],
+)
+def test_a_trigger_takes_arguments_of_newer_workers(made: Any) -> None:
+    assert made({"of_a_newer_version": 1}).serialize() == made({}).serialize()
+
+
+@pytest.mark.parametrize("error", [NotMigrated("of a newer txbatch"), DatabaseRefused("no column")])
+def test_a_trigger_that_cannot_look_lets_the_task_look(
+    error: TxbatchError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The triggerer's txbatch is older than the ledger: a trigger that failed would end the task with a traceback."""
+
+    async def opened() -> Any:
+        return None
+
+    def refused(*_: object) -> bool:
+        raise error
+
+    async def fired() -> Any:
+        return await anext(TurnTrigger("sales", 7, "run", None, 60.0).run())
+
+    monkeypatch.setattr(trigger, "open_ledger", opened)
+    monkeypatch.setattr(trigger, "first_seconds", lambda: 0.0)
+    monkeypatch.setattr(trigger, "BLIND_SECONDS", 0.0)
+    monkeypatch.setattr(TurnTrigger, "_over", refused)
+    assert asyncio.run(fired()).payload == {"txid": 7, "txbatch": __version__}
+    assert caplog.messages == [f"sales: {error}"]

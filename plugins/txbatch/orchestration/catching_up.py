@@ -165,9 +165,10 @@ def committed_by(steps: Steps, run: Run) -> Sequence[int]:
     return steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}")
 
 
-def noted(steps: Steps, run: Run, wanted: Asked, note: Callable[[str], None]) -> Tell:
-    """Note the progress of the run, and return a function to note later progress. The note stays if somebody marks the
-    run failed.
+def noted(steps: Steps, run: Run, wanted: Asked, note: Callable[[str, str], None]) -> Tell:
+    """Note the progress of the run, and return a function to note later progress.
+
+    `note` is called with the note that stays if somebody marks the run failed, and with the note until then.
     """
     from txbatch.run.progress import Progress, now_and_then
 
@@ -175,7 +176,8 @@ def noted(steps: Steps, run: Run, wanted: Asked, note: Callable[[str], None]) ->
 
     def tell(now: Progress) -> None:
         committed = max(now.batches, before + now.batches - now.found)
-        note(f"{replace(now, batches=committed).committed}; to go on, {wanted.again}")
+        told = replace(now, batches=committed).committed
+        note(f"{told}; to go on, {wanted.again}", told)
 
     tell(Progress(0, 0, 0.0, None if asked is None else len(asked)))
     return now_and_then(_NOTED_SECONDS, tell)

@@ -126,7 +126,7 @@ def topology_asset(topology: str) -> Asset:
 
     An event is a hint, and may come twice or together with other events: work once per txid.
     """
-    return Asset(name=topology, uri=f"txbatch://{topology}")
+    return Asset(name=topology, uri=f"txbatch://{topology}", group="txbatch")  # the plugin's page asks for the group
 
 
 def _waits(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 from airflow.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from txbatch import __version__
 from txbatch.core.batch.transaction import BatchStatus, Run
-from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.errors import DatabaseRefused, TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol.fence import waited_for
 from txbatch.core.text import one_line
 from txbatch.orchestration.airflow import ledger_url, open_ledger
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 # Seconds for a scheduler to see that a task has left, beyond the supervisor's heartbeat.
 MARGIN_SECONDS = 3.0
 POLL_SECONDS = 2.0
+# Seconds until a task looks itself whose trigger cannot look: the version of the triggerer may be another one.
+BLIND_SECONDS = 60.0
+# In an event of a trigger: the version of the triggerer's txbatch.
+VERSION = "txbatch"
 
 
 def first_seconds() -> float:
@@ -40,10 +45,27 @@ def first_seconds() -> float:
     return conf.getfloat("workers", "min_heartbeat_interval") + MARGIN_SECONDS
 
 
-class _Trigger(BaseTrigger):
-    """A trigger that fires after `seconds` at the latest. Airflow stores the class and the arguments."""
+def compare_versions(name: str, event: Mapping[str, Any] | None) -> None:
+    """Log that the triggerer, which sent an event, has another version of txbatch than this worker. The task goes on."""
+    if event is not None and (theirs := event.get(VERSION)) != __version__:
+        told = f"txbatch {theirs}" if theirs else "another txbatch"
+        log.warning(
+            "%s: the triggerer has %s, this worker has txbatch %s: install one version, and restart the triggerer",
+            *(name, told, __version__),
+        )
 
-    def __init__(self, seconds: float) -> None:
+
+def _fired(**told: Any) -> TriggerEvent:
+    return TriggerEvent({**told, VERSION: __version__})  # type: ignore[no-untyped-call]
+
+
+class _Trigger(BaseTrigger):
+    """A trigger that fires after `seconds` at the latest. Airflow stores the class and the arguments.
+
+    `_newer` of each trigger: arguments from workers with a newer txbatch. A trigger decides nothing: the task looks itself.
+    """
+
+    def __init__(self, seconds: float, **_newer: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seconds = seconds
 
@@ -60,13 +82,13 @@ class AskAgainTrigger(_Trigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(self.seconds, first_seconds()))
-        yield TriggerEvent({})  # type: ignore[no-untyped-call]
+        yield _fired()
 
 
 class MomentTrigger(_Trigger):
     """A trigger that fires at a moment, also if the triggerer starts anew before. `seconds` is the length of the wait."""
 
-    def __init__(self, moment: str, seconds: float) -> None:
+    def __init__(self, moment: str, seconds: float, **_newer: Any) -> None:
         super().__init__(seconds)
         self.moment = moment
 
@@ -76,7 +98,7 @@ class MomentTrigger(_Trigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         left = datetime.fromisoformat(self.moment) - datetime.now(UTC)
         await asyncio.sleep(max(left.total_seconds(), first_seconds()))
-        yield TriggerEvent({})  # type: ignore[no-untyped-call]
+        yield _fired()
 
 
 class _PollingTrigger(_Trigger):
@@ -88,9 +110,14 @@ class _PollingTrigger(_Trigger):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.seconds
         await asyncio.sleep(max(self.least, first_seconds()))
-        while not (over := await self._is_over()) and loop.time() < deadline:
-            await asyncio.sleep(POLL_SECONDS)
-        yield TriggerEvent(self._told(over=over))  # type: ignore[no-untyped-call]
+        over = False
+        try:
+            while not (over := await self._is_over()) and loop.time() < deadline:
+                await asyncio.sleep(POLL_SECONDS)
+        except (TerminalError, DatabaseRefused) as error:  # the task looks itself, and fails if no retry helps
+            log.warning("%s", error)
+            await asyncio.sleep(min(BLIND_SECONDS, max(deadline - loop.time(), 0)))
+        yield _fired(**self._told(over=over))
 
     @abstractmethod
     async def _is_over(self) -> bool:
@@ -108,7 +135,7 @@ class LedgerTrigger(_PollingTrigger):
     of their runs' open batches, before a task comes back: without a lease, other runs would adopt or abort the batches (R6).
     """
 
-    def __init__(self, seconds: float, topology: str = "", run: str = "", least: float = 0.0) -> None:
+    def __init__(self, seconds: float, topology: str = "", run: str = "", least: float = 0.0, **_newer: Any) -> None:
         super().__init__(seconds)
         self.topology, self.run_name, self.least = topology, run, least
 
@@ -170,7 +197,9 @@ class TurnTrigger(_PollingTrigger):
     trigger of a deleted or cleared run ends too, and other runs soon adopt the batch.
     """
 
-    def __init__(self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0) -> None:
+    def __init__(
+        self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0, **_newer: Any
+    ) -> None:
         super().__init__(seconds)
         self.topology, self.txid, self.run_name, self.own = topology, txid, run, own
         self._ledger: PostgresLedger | None = None
@@ -190,6 +219,8 @@ class TurnTrigger(_PollingTrigger):
             if self.own is not None:
                 ledger.renew_waiting_lease(ledger.batch(self.topology, self.own), Run(self.run_name))
             return self._fires(ledger)
+        except DatabaseRefused:
+            raise
         except TransientError:
             return False
         finally:

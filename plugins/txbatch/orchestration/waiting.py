@@ -77,7 +77,9 @@ class Deadlines:
     def wait(self, parameter: str, whom: str, complaint: str, trigger: Callable[[timedelta], BaseTrigger]) -> NoReturn:
         """Defer the task until the trigger fires, or until the deadline."""
         left = self.left(parameter, complaint)
-        log.info("%s: waits for %s; until %s at the latest", self.name, whom, self.latest(parameter))
+        told = f"waits for {whom}; until {self.latest(parameter)} at the latest"
+        log.info("%s: %s", self.name, told)
+        result.note_now(self.context, told)
         self.defer(trigger(left), left)
 
     def defer(self, trigger: BaseTrigger, left: timedelta) -> NoReturn:

@@ -18,7 +18,7 @@ from txbatch.core.text import one_line
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS, ledger_away, run_name
 from txbatch.orchestration.failing.notes import without_server
-from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger, compare_versions
 from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LEDGER_TIMEOUT_PARAM, Deadlines
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def outages_waited_for(
     The triggerer may see a ledger that the worker does not see. The worker alone decides about the end of an outage.
     """
     deadlines, began = Deadlines(name, context, of_waits), datetime.now(UTC)
+    compare_versions(name, event)
+    if event is not None:  # else the note would go on to say that the run waits
+        result.note_now(context, "goes on after a wait")
     if _SINCE in of_waits and ledger_away() is None:
         _over(deadlines)
     try:
