@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,16 @@ document.addEventListener("securitypolicyviolation", (each) => {
   window.reports.push(`${each.violatedDirective} ${each.blockedURI}`);
 });
 """
+# What a page shows once it has drawn what it asked for first.
+READY = "#page nav, #page table, #page .empty, #page .trouble"
+# Pictures of the last run, for whoever wants to see what a browser showed.
+PICTURES = Path(__file__).parents[2] / ".txbatch" / "pictures"
+# More stops of the Tab key than any page has.
+STOPS_MAX = 400
+# What a reader hears of an element that has the focus.
+SPOKEN = (
+    """(each) => (each.getAttribute("aria-label") ?? each.labels?.[0]?.textContent ?? each.textContent ?? "").trim()"""
+)
 
 
 @contextmanager
@@ -73,23 +84,57 @@ class Watched:
 
     def focused(self) -> str:
         """Return the label or the text of the element that has the focus."""
-        return self.page.evaluate(
-            "(document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent ?? '').trim()"
-        )
+        return self.page.evaluate(f"({SPOKEN})(document.activeElement)")
+
+    def go(self, address: str) -> None:
+        """Go to an address, and wait until the page has asked what it needs."""
+        self.page.goto(address)
+        self.page.wait_for_selector(READY)
+        self.page.wait_for_load_state("networkidle")
+
+    def tab_to(self, name: str) -> None:
+        """Press Tab until an element of this name has the focus."""
+        for _ in range(STOPS_MAX):
+            self.page.keyboard.press("Tab")
+            if self.focused() == name:
+                return
+        raise AssertionError(f"Tab does not lead to {name!r}")
+
+    def press(self, name: str) -> None:
+        """Go to an element by Tab, and press Enter."""
+        self.tab_to(name)
+        self.page.keyboard.press("Enter")
+
+    def keep(self, name: str) -> None:
+        """Keep a picture of what is seen."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=PICTURES / f"{name}.png")
+
+
+def logged_in(token: str) -> dict[str, Any]:
+    """Return what a context holds after the login of Airflow on this machine."""
+    cookie = {"name": "_token", "value": token, "domain": "127.0.0.1", "path": "/"}
+    more = {"expires": -1, "httpOnly": True, "secure": False, "sameSite": "Lax"}
+    return {"storage_state": {"cookies": [cookie | more], "origins": []}}
 
 
 @contextmanager
-def opened(browser: Browser, address: str, **context: Any) -> Iterator[Watched]:
-    """Context manager. Open an address in a context of its own, and wait until the page has asked what it needs."""
+def window(browser: Browser, **context: Any) -> Iterator[Watched]:
+    """Context manager. Give an empty page in a context of its own."""
     settings = {"viewport": WIDE, "color_scheme": "light", "timezone_id": "UTC", "locale": "en-GB", **context}
     made: BrowserContext = browser.new_context(**settings)
     made.add_init_script(REPORTS)
     watched = Watched(made.new_page())
     watched.listen()
     try:
-        watched.page.goto(address)
-        watched.page.wait_for_selector("#page nav, #page table, #page .empty, #page .trouble")
-        watched.page.wait_for_load_state("networkidle")
         yield watched
     finally:
         made.close()
+
+
+@contextmanager
+def opened(browser: Browser, address: str, **context: Any) -> Iterator[Watched]:
+    """Context manager. Open an address in a context of its own, and wait until the page has asked what it needs."""
+    with window(browser, **context) as watched:
+        watched.go(address)
+        yield watched

@@ -139,6 +139,10 @@ def application(examples: Examples) -> Starlette:
         if request.method == "POST":
             examples.posted.append((path, await request.json()))
             return JSONResponse({"dag_run_id": "manual__2026-11-27T12:00:00+00:00", "state": "queued"})
+        if path.endswith("xcomEntries"):
+            return JSONResponse({"xcom_entries": [{"task_id": "emit_batch", "key": "plan"}], "total_entries": 1})
+        if path.endswith("xcomEntries/plan"):
+            return JSONResponse({"value": payload("plan")})
         if "/dagRuns/" in path:
             return JSONResponse(
                 {"dag_run_id": "manual__2026-11-27T12:00:00+00:00", "state": "success", "note": CHANGED}
