@@ -41,6 +41,26 @@ SPOKEN = (
     """(each) => (each.getAttribute("aria-label") ?? each.labels?.[0]?.textContent ?? each.textContent ?? "").trim()"""
 )
 
+# From now on: which elements have had the focus, and which of them did not show the focus.
+FOLLOWED = """() => {
+  Object.assign(window, { stops: new Set(), presses: 0, unseen: [] });
+  document.addEventListener("focusin", ({ target }) => {
+    window.stops.add(target);
+    const { outlineStyle, outlineWidth } = getComputedStyle(target);
+    const unseen = outlineStyle === "none" || outlineWidth === "0px";
+    if (unseen) window.unseen.push(`focus not seen: ${target.outerHTML.slice(0, 200)}`);
+  });
+}"""
+# Each press of Tab leads to another element, until it leads out of the page or to the first one again.
+WALKED = "() => (window.presses += 1) > window.stops.size || document.activeElement === document.body"
+LEFT = """() => {
+  const controls = 'a[href], button:enabled, input:enabled, select, summary, [tabindex="0"]';
+  const left = [...document.querySelectorAll(controls)].filter((each) =>
+    each.checkVisibility() && each.getAttribute("tabindex") !== "-1" && !window.stops.has(each));
+  return [...window.unseen, ...left.map((each) => `not reached: ${each.outerHTML.slice(0, 200)}`)];
+}"""
+PICTURE_ROLES = ("image", "img", "graphics-document", "graphics-symbol")
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
@@ -105,10 +125,40 @@ class Watched:
         self.tab_to(name)
         self.page.keyboard.press("Enter")
 
+    def unreached(self) -> list[str]:
+        """Walk through the page by Tab; return what Tab does not reach, and what does not show that it has the focus."""
+        self.page.evaluate(FOLLOWED)
+        for _ in range(STOPS_MAX):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate(WALKED):
+                return list(self.page.evaluate(LEFT))
+        return [f"Tab comes to no end in {STOPS_MAX} stops"]
+
+    def nameless(self) -> list[str]:
+        """Return the roles of all that can have the focus, and of pictures, that have no name for who only hears the page."""
+        session = self.page.context.new_cdp_session(self.page)
+        nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+        session.detach()
+        return [
+            _role(node) for node in nodes if _needs_a_name(node) and not node.get("name", {}).get("value", "").strip()
+        ]
+
     def keep(self, name: str) -> None:
         """Keep a picture of what is seen."""
         PICTURES.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=PICTURES / f"{name}.png")
+
+
+def _role(node: dict[str, Any]) -> str:
+    return str(node.get("role", {}).get("value"))
+
+
+def _needs_a_name(node: dict[str, Any]) -> bool:
+    """Return whether something that a browser tells to who only hears can have the focus, or is a picture."""
+    if node["ignored"] or _role(node) == "RootWebArea":
+        return False
+    told = {each["name"]: each["value"].get("value") for each in node.get("properties", ())}
+    return bool(told.get("focusable")) or _role(node).lower() in PICTURE_ROLES
 
 
 def logged_in(token: str) -> dict[str, Any]:

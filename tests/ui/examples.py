@@ -72,6 +72,8 @@ def _answer(path: str, query: str) -> Any:
     parts = path.split("/")
     if parts == ["topologies"]:
         return payload("topologies")
+    if parts[0] == "errors":
+        return payload("explained")
     if len(parts) > 1 and parts[1] not in TOPOLOGIES:
         return None
     one, rest = payload(TOPOLOGIES[parts[1]]), parts[2:]

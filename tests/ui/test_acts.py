@@ -44,7 +44,7 @@ def test_counting_again_tells_what_counts_now_and_triggers_a_run(browser: Browse
         watched.page.keyboard.press("Escape")
         box.wait_for(state="detached")
         assert watched.focused() == "Count again…"
-        assert watched.wrong() == []
+        assert (watched.wrong(), watched.nameless()) == ([], [])
 
 
 def test_a_plan_is_shown_before_and_done_by_one_more_button(browser: Browser, examples: Examples) -> None:
@@ -143,6 +143,9 @@ def test_a_paused_dag_is_told_with_its_switch(browser: Browser, examples: Exampl
     with dialog(browser, examples, "", "Verify…") as (_, box):
         box.get_by_role("button", name="Verify").click()
         until(lambda: "The DAG is paused: the run stays queued until somebody turns on the switch" in said(box))
+        examples.instead["dagRuns/manual"] = (200, run | {"state": "running"})
+        until(lambda: "running" in said(box))
+        assert "is paused" not in said(box)
 
 
 def test_who_may_not_trigger_sees_why(browser: Browser, examples: Examples) -> None:
@@ -153,3 +156,72 @@ def test_who_may_not_trigger_sees_why(browser: Browser, examples: Examples) -> N
         assert button.is_disabled()
         assert button.get_attribute("title") == "You may not trigger this DAG."
         assert "the DAG is paused" in watched.text()
+
+
+def test_the_focus_stays_where_an_act_began_and_one_act_goes_on_at_a_time(browser: Browser, examples: Examples) -> None:
+    examples.instead["dagRuns/manual"] = (200, {"dag_run_id": "manual__x", "state": "running", "note": None})
+    with dialog(browser, examples, "", "Verify…") as (watched, box):
+        watched.tab_to("Verify")
+        for _ in range(3):
+            watched.page.keyboard.press("Enter")
+        until(lambda: "running" in said(box))
+        assert (len(examples.posted), watched.focused()) == (1, "Verify")
+        assert box.get_by_role("button", name="Verify").get_attribute("aria-disabled") == "true"
+        examples.instead["dagRuns/manual"] = (
+            200,
+            {"dag_run_id": "manual__x", "state": "failed", "note": "TX301: a line"},
+        )
+        until(lambda: "failed" in said(box))
+        assert watched.focused() == "Verify"
+        watched.page.keyboard.press("Enter")
+        until(lambda: len(examples.posted) == 2)
+        assert watched.nameless() == []
+
+
+def test_a_run_is_followed_over_a_restart_of_airflow(browser: Browser, examples: Examples) -> None:
+    run = {"dag_run_id": "manual__x", "state": "running", "note": None}
+    examples.instead["dagRuns/manual"] = (200, run)
+    with dialog(browser, examples, "", "Verify…") as (watched, box):
+        box.get_by_role("button", name="Verify").click()
+        until(lambda: "running" in said(box))
+        watched.page.route("**/dagRuns/**", lambda route: route.abort())
+        until(lambda: "Airflow does not answer. Asking again…" in said(box))
+        watched.page.unroute("**/dagRuns/**")
+        examples.instead["dagRuns/manual"] = (200, run | {"state": "success", "note": CHANGED})
+        until(lambda: CHANGED in said(box))
+        assert "does not answer" not in said(box)
+
+
+def test_an_act_without_an_answer_may_have_begun(browser: Browser, examples: Examples) -> None:
+    with dialog(browser, examples, "", "Verify…") as (watched, box):
+        watched.page.route("**/dagRuns", lambda route: route.abort())
+        box.get_by_role("button", name="Verify").click()
+        until(lambda: "Airflow does not answer. A run may have begun all the same" in said(box))
+
+
+def test_an_error_is_explained_without_a_shell(browser: Browser, examples: Examples) -> None:
+    with dialog(browser, examples, "", "Explain TX301") as (watched, box):
+        until(lambda: "Is any number wrong?" in said(box))
+        assert "Mend the source" in said(box)
+        assert examples.count("errors/TX301") == 1
+        assert watched.nameless() == []
+        watched.page.keyboard.press("Escape")
+        box.wait_for(state="detached")
+        assert watched.focused() == "Explain TX301"
+        examples.instead["errors/"] = (404, {"detail": "no error has such a code"})
+        watched.page.keyboard.press("Enter")
+        until(lambda: "No error has such a code." in said(box))
+
+
+def test_a_button_that_is_gone_gives_the_focus_to_the_tab(browser: Browser, examples: Examples) -> None:
+    with dialog(browser, examples, "&page=completeness", "Count it…") as (watched, box):
+        counted = payload("intervals")
+        examples.instead["/intervals"] = (200, counted | {"gaps": []})
+        one = payload("topology")
+        one["topology"]["gaps"] = 0
+        examples.instead["/turn"] = (200, {"one": one, "batches": payload("batches")})
+        box.get_by_role("button", name="Count it").click()
+        until(lambda: "No hole" in watched.text())
+        watched.page.keyboard.press("Escape")
+        box.wait_for(state="detached")
+        until(lambda: watched.focused() == "Completeness")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page
+from playwright.sync_api import Browser, Dialog, Page, Route
 from support import until
 from ui.browser import PHONE, WIDE, Watched, opened
 from ui.examples import Examples, payload
@@ -127,7 +127,7 @@ def page(browser: Browser, examples: Examples) -> Iterator[Watched]:
 def test_each_page_says_its_words_and_nothing_else_happens(
     browser: Browser, examples: Examples, settings: dict[str, object]
 ) -> None:
-    """Names, errors and reasons with markup are text; no page is wider than its window."""
+    """Names, errors and reasons with markup are text; no page is wider than its window; Tab leads to all that can be done."""
     dialogs: list[Dialog] = []
     with opened(browser, examples.url(), **settings) as watched:
         watched.page.on("dialog", dialogs.append)
@@ -145,6 +145,8 @@ def test_each_page_says_its_words_and_nothing_else_happens(
             wrong = [each for each in watched.wrong() if not (name == "no topology" and each.startswith(ANSWERED))]
             assert wrong == [], name
             watched.errors.clear()
+            if not settings:
+                assert (watched.nameless(), watched.unreached()) == ([], []), name
     assert dialogs == []
 
 
@@ -298,6 +300,53 @@ def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, 
         examples.instead["as-of"] = (200, payload("as_of_absent"))
         watched.page.keyboard.press("ArrowRight")
         until(lambda: "flights \N{EN DASH}" in watched.text())
+
+
+def test_a_number_of_another_txid_is_pale_until_the_answer_is_there(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(WHY)) as watched:
+        held: list[Route] = []
+        watched.page.get_by_role("slider").focus()
+        watched.page.keyboard.press("ArrowLeft")
+        until(lambda: "8.483050847457626" in watched.text())
+        assert watched.page.locator(".stale").count() == 0
+        watched.page.route("**/as-of?**", lambda route: held.append(route))
+        watched.page.keyboard.press("ArrowLeft")
+        watched.page.wait_for_selector(".numbers.stale")
+        assert "as of txid 29" in watched.text()
+        (route,) = held
+        route.continue_()
+        watched.page.wait_for_selector(".numbers:not(.stale)")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (f"{FLIGHTS}&page=why&state=nosuch&key=a", "This topology has no state nosuch, or has it no more."),
+        (f"{FLIGHTS}&page=changes&state=no+<b>", "This topology has no state no <b>, or has it no more."),
+    ],
+)
+def test_a_state_that_is_no_more_is_not_exchanged_for_another(
+    browser: Browser, examples: Examples, query: str, words: str
+) -> None:
+    with opened(browser, examples.url(query)) as watched:
+        assert words in watched.text()
+        assert [each for each in examples.asked if "/states/" in each] == []
+        assert watched.page.locator("select[name=state]").is_visible()
+
+
+def test_a_wrong_txid_in_the_address_is_told_as_what_it_is(browser: Browser, examples: Examples) -> None:
+    examples.instead["/turn"] = (422, {"detail": "before is a number from 1 to 9223372036854775807"})
+    with opened(browser, examples.url(f"{FLIGHTS}&before=x")) as watched:
+        assert "Before is a number from 1 to 9223372036854775807." in watched.text()
+    with opened(browser, examples.url("?dag_id=%7E")) as watched:
+        assert "No topology of txbatch." in watched.text()
+
+
+def test_focus_that_is_lost_with_its_element_goes_to_the_tab(page: Watched, examples: Examples) -> None:
+    page.page.locator('.strip [data-cell="30"]').focus()
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector(".title h2")
+    assert page.focused() == "Batch"
 
 
 def test_the_bar_of_all_txids_moves_the_window_by_pointer_and_keys(page: Watched, examples: Examples) -> None:

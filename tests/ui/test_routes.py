@@ -86,6 +86,7 @@ EXAMPLES = {
     "why": state_payloads.Why,
     "as_of": state_payloads.AsOf,
     "run": payloads.Run,
+    "explained": payloads.Explained,
     "error": payloads.Problem,
 }
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -130,6 +131,20 @@ def test_the_list_has_the_topologies_that_a_user_may_read(site: Site, role: str 
         return
     told = msgspec.convert(answer.json(), payloads.Topologies)
     assert [each.topology for each in told.topologies] == (["flights"] if role == "one" else list(TOPOLOGIES))
+
+
+@pytest.mark.parametrize("role", [None, *ROLES, "one"])
+def test_the_page_of_an_error_is_told_to_whoever_is_logged_in(site: Site, role: str | None) -> None:
+    answer = site.get("/api/errors/tx301", role)
+    if role is None:
+        assert answer.status_code == 401
+        return
+    told = msgspec.convert(answer.json(), payloads.Explained)
+    assert (told.code, told.text.startswith("## TX301 BadRecord"), "**Do this.**" in told.text) == ("TX301", True, True)
+    for code in ("TX000", "TX3011", "..", "%2e%2e%2f", "<b>", "é", "x" * 9_000):
+        answer = site.get(f"/api/errors/{code}", role)
+        assert answer.status_code in (404, 422), code
+        assert [*answer.json()] == ["detail"]
 
 
 def test_a_token_of_nobody_is_refused(site: Site) -> None:

@@ -3,6 +3,7 @@
 import { ofAirflow } from "./address.js";
 import { open, told } from "./dialog.js";
 import { h } from "./dom.js";
+import { codeIn } from "./explain.js";
 import { button, field, ill, refusal, outside } from "./pieces.js";
 import { planned } from "./plan.js";
 import { follow, paused, planOf, trigger } from "./runs.js";
@@ -17,6 +18,7 @@ export function countAgain(view, batch) {
     const conf = (values) => ({ restate: batch ? String(batch.txid) : values.get("restate").trim(), why: values.get("why").trim() });
     let planShown = false;
     const run = (asked, then = null) => {
+      if (!hands.free()) return;
       planShown = false;
       act(view, hands, view.topology, asked, then);
     };
@@ -129,14 +131,20 @@ function whyField() {
   return field("why", "why", { required: true, maxlength: WHY_MAX, placeholder: "kept with the batch" });
 }
 
+const MORE = {
+  0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
+  403: " Airflow decides who may trigger a run.",
+};
+
 async function act(view, hands, dagId, conf, then = null) {
+  if (!hands.free()) return;
   hands.busy(true);
   hands.say("asking…");
   try {
     const runId = await trigger(dagId, conf);
     await watch(view, hands, dagId, runId, then);
   } catch (error) {
-    hands.say(ill(refusal(error), error.status === 403 ? " Airflow decides who may trigger a run." : ""));
+    hands.say(ill(refusal(error), MORE[error.status]));
   }
   hands.busy(false);
 }
@@ -144,17 +152,22 @@ async function act(view, hands, dagId, conf, then = null) {
 async function watch(view, hands, dagId, runId, then) {
   const isPaused = await paused(dagId);
   const link = outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId));
-  const tell = (run) => hands.say(h("p", {}, "Run ", link, `: ${run.state}`), note(run, isPaused));
+  const first = (state) => h("p", {}, "Run ", link, `: ${state}`);
+  const tell = (run) => hands.say(first(run.state), note(run, isPaused));
   tell({ state: "queued" });
   view.soon();
-  const ended = await follow(dagId, runId, hands.open, tell);
-  view.soon();
-  if (ended && then) await then({ ...ended, link });
+  try {
+    const ended = await follow(dagId, runId, hands.open, tell, (error) => hands.say(first("unknown just now"), ill(refusal(error), " Asking again…")));
+    view.soon();
+    if (ended && then) await then({ ...ended, link });
+  } catch (error) {
+    hands.say(first("followed no more"), ill(refusal(error)));
+  }
 }
 
 function note(run, isPaused) {
-  if (run.note) return h("p", { class: run.state === "failed" ? "ill" : "" }, run.note);
-  if (isPaused) return ill("The DAG is paused: the run stays queued until somebody turns on the switch beside the DAG's name.");
+  if (run.note) return h("p", { class: run.state === "failed" ? "ill" : "" }, run.note, " ", codeIn(run.note));
+  if (isPaused && run.state === "queued") return ill("The DAG is paused: the run stays queued until somebody turns on the switch beside the DAG's name.");
   return null;
 }
 

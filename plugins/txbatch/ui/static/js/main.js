@@ -56,7 +56,8 @@ function viewOf() {
 
 function alone(view) {
   const { status } = now.error;
-  if (status === 404 || status === 422) return h("p", { class: "empty" }, "No topology of txbatch.");
+  // 422 is the answer to a name that no topology has, and to a wrong `before` in the address.
+  if (status === 404 || (status === 422 && !view.address.before)) return h("p", { class: "empty" }, "No topology of txbatch.");
   return [header(view), h("main", {}, trouble())];
 }
 

@@ -2,6 +2,7 @@
 
 import { go, href } from "./address.js";
 import { h } from "./dom.js";
+import { codeIn } from "./explain.js";
 import { look } from "./looks.js";
 import { overviewBar } from "./overview.js";
 import { button, facts, ill, inside, outside, runLink, shown, since, stateOf, table, txidLink, well } from "./pieces.js";
@@ -85,7 +86,7 @@ function filters({ topology, address }) {
 function failures(one, topology) {
   const line = (each) => h("li", { "data-key": each.attempt },
     txidLink(topology, each.txid, `Attempt ${each.attempt}`), " failed ", each.finished_at && since(each.finished_at),
-    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0]))]);
+    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0]))], " ", codeIn(each.error_code ?? each.error));
   return one.failing.length ? h("ul", { class: "failures", "aria-label": "Failing" }, one.failing.map(line)) : null;
 }
 
