@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tools
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, sync_playwright
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -166,6 +166,11 @@ def logged_in(token: str) -> dict[str, Any]:
     cookie = {"name": "_token", "value": token, "domain": "127.0.0.1", "path": "/"}
     more = {"expires": -1, "httpOnly": True, "secure": False, "sameSite": "Lax"}
     return {"storage_state": {"cookies": [cookie | more], "origins": []}}
+
+
+def said(box: Locator) -> str:
+    """Return the text of an element, each run of white space as one blank."""
+    return " ".join(box.inner_text().split())
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Locator
 from support import until
-from ui.browser import Watched, opened
+from ui.browser import Watched, opened, said
 from ui.examples import CHANGED, Examples, payload
 
 RUNS = "dags/flights/dagRuns"
@@ -23,10 +23,6 @@ def dialog(browser: Browser, examples: Examples, query: str, opener: str) -> Ite
         found = watched.page.get_by_role("dialog")
         found.wait_for()
         yield watched, found
-
-
-def said(box: Locator) -> str:
-    return " ".join(box.inner_text().split())
 
 
 def test_counting_again_tells_what_counts_now_and_triggers_a_run(browser: Browser, examples: Examples) -> None:
