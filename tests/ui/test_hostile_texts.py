@@ -1,4 +1,4 @@
-"""Texts of anybody, of 100,000 characters, with markup, quotes and turned text: on every page they are text, and no page is wider."""
+"""Texts of anybody, of 100,000 characters, with markup, quotes and turned text: they are text, and make no page wider."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_no_page_of_another_origin_frames_the_pages(
     with (
         served(Starlette(routes=[Mount("/txbatch", app)])) as base,
         served(Starlette(routes=[Route("/", around)])) as other,
+        window(browser, **logged_in(airflow_login["admin"])) as watched,
     ):
-        with window(browser, **logged_in(airflow_login["admin"])) as watched:
-            watched.page.goto(other)
-            until(lambda: any("frame-ancestors" in each for each in watched.wrong()), "the frame is not refused")
-            assert [frame.url for frame in watched.page.frames[1:]] == ["chrome-error://chromewebdata/"]
+        watched.page.goto(other)
+        until(lambda: any("frame-ancestors" in each for each in watched.wrong()), "the frame is not refused")
+        assert [frame.url for frame in watched.page.frames[1:]] == ["chrome-error://chromewebdata/"]
