@@ -11,6 +11,11 @@ import { covers, digits, hours, many, took, unit, zoneOf } from "./words.js";
 
 const WHY_MAX = 2000;
 const NEVER_HALF = "Until then reports show the old numbers, and after it the new ones: never half.";
+// What is told behind the words of a refusal, by its status.
+const MORE = {
+  0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
+  403: " Airflow decides who may trigger a run.",
+};
 
 /** Open the dialog that counts a committed batch again; without a batch its field asks which. */
 export function countAgain(view, batch) {
@@ -131,11 +136,6 @@ function whyField() {
   return field("why", "why", { required: true, maxlength: WHY_MAX, placeholder: "kept with the batch" });
 }
 
-const MORE = {
-  0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
-  403: " Airflow decides who may trigger a run.",
-};
-
 async function act(view, hands, dagId, conf, then = null) {
   if (!hands.free()) return;
   hands.busy(true);
@@ -151,15 +151,15 @@ async function act(view, hands, dagId, conf, then = null) {
 
 async function watch(view, hands, dagId, runId, then) {
   const isPaused = await paused(dagId);
-  const link = outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId));
-  const first = (state) => h("p", {}, "Run ", link, `: ${state}`);
+  const first = (state) => h("p", {}, "Run ", outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId)), `: ${state}`);
+  const away = (error) => hands.say(first("unknown just now"), ill(refusal(error), " Asking again…"));
   const tell = (run) => hands.say(first(run.state), note(run, isPaused));
   tell({ state: "queued" });
   view.soon();
   try {
-    const ended = await follow(dagId, runId, hands.open, tell, (error) => hands.say(first("unknown just now"), ill(refusal(error), " Asking again…")));
+    const ended = await follow(dagId, runId, hands.open, tell, away);
     view.soon();
-    if (ended && then) await then({ ...ended, link });
+    if (ended && then) await then({ ...ended, first: first(ended.state) });
   } catch (error) {
     hands.say(first("followed no more"), ill(refusal(error)));
   }
@@ -172,9 +172,8 @@ function note(run, isPaused) {
 }
 
 async function showPlan(view, hands, run, doIt) {
-  const first = h("p", {}, "Run ", run.link, `: ${run.state}`);
-  if (run.state !== "success") return hands.say(first, note(run, false));
+  if (run.state !== "success") return hands.say(run.first, note(run, false));
   const plan = await planOf(view.topology, run.dag_run_id);
-  return hands.say(first, plan === null ? note(run, false) : planned(plan),
+  return hands.say(run.first, plan === null ? note(run, false) : planned(plan),
     h("p", {}, "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
 }

@@ -10,7 +10,7 @@ export function chosen(one, name) {
 
 /** Return the notice that a state of this name is no more; null if it is there, or none is named. */
 export function lost(one, name) {
-  if (name === null || one.states.some((each) => each.state === name)) return null;
+  if (!name || one.states.some((each) => each.state === name)) return null;
   return h("p", { class: "ill", role: "status" }, "This topology has no state ", h("bdi", {}, name), ", or has it no more.");
 }
 
