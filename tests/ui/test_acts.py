@@ -221,3 +221,21 @@ def test_a_button_that_is_gone_gives_the_focus_to_the_tab(browser: Browser, exam
         watched.page.keyboard.press("Escape")
         box.wait_for(state="detached")
         until(lambda: watched.focused() == "Completeness")
+
+
+def test_a_topology_without_a_dag_offers_no_act_and_says_why(browser: Browser, examples: Examples) -> None:
+    one = payload("topology_viewer") | {"paused": None}
+    examples.instead["flights/turn"] = (200, {"one": one, "batches": payload("batches")})
+    examples.instead["orders/turn"] = (
+        200,
+        {"one": payload("topology_empty") | {"paused": None}, "batches": {"batches": [], "next": None}},
+    )
+    with opened(browser, examples.url("?dag_id=flights")) as watched:
+        button = watched.page.get_by_role("button", name="Count again…")
+        assert (button.is_disabled(), button.get_attribute("title")) == (True, "Airflow has no DAG of this topology.")
+        assert watched.page.get_by_role("link", name="DAG", exact=True).count() == 0
+        assert watched.page.title() == "Transactions · flights · txbatch"
+        watched.go(examples.url("?dag_id=orders"))
+        assert "No batch yet, and Airflow has no DAG of this topology." in watched.text()
+        watched.go(examples.url())
+        assert watched.page.title() == "txbatch"

@@ -61,7 +61,7 @@ PAGES = {
     ),
     "changes": (f"{FLIGHTS}&page=changes&state=flights", ["1 key differs between txid 30 and txid 31", "B6"]),
     "run": (f"{FLIGHTS}&run_id=manual__2026-11-27T10%3A31%3A00%2B00%3A00", ["It counts in place of txid 2", "ana"]),
-    "nothing yet": ("?dag_id=orders", ["No batch yet: trigger the DAG."]),
+    "nothing yet": ("?dag_id=orders", ["No batch yet, and Airflow has no DAG of this topology."]),
 }
 
 

@@ -3,6 +3,7 @@
 import { go, href } from "./address.js";
 import { h } from "./dom.js";
 import { codeIn } from "./explain.js";
+import { hasDag } from "./header.js";
 import { look } from "./looks.js";
 import { overviewBar } from "./overview.js";
 import { button, facts, ill, inside, outside, runLink, shown, since, stateOf, table, txidLink, well } from "./pieces.js";
@@ -35,7 +36,8 @@ export function transactions(view) {
   ];
 }
 
-function nothing({ topology }) {
+function nothing({ topology, one }) {
+  if (!hasDag(one)) return h("p", { class: "empty" }, "No batch yet, and Airflow has no DAG of this topology.");
   const link = outside(`../dags/${encodeURIComponent(topology)}`, {}, "trigger the DAG");
   return h("p", { class: "empty" }, "No batch yet: ", link, ".");
 }
