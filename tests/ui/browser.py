@@ -155,7 +155,7 @@ def _role(node: dict[str, Any]) -> str:
 
 def _needs_a_name(node: dict[str, Any]) -> bool:
     """Return whether something that a browser tells to who only hears can have the focus, or is a picture."""
-    if node["ignored"] or _role(node) == "RootWebArea":
+    if node["ignored"] or _role(node) in ("RootWebArea", "MenuListPopup"):
         return False
     told = {each["name"]: each["value"].get("value") for each in node.get("properties", ())}
     return bool(told.get("focusable")) or _role(node).lower() in PICTURE_ROLES

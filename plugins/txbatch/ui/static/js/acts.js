@@ -14,6 +14,7 @@ const NEVER_HALF = "Until then reports show the old numbers, and after it the ne
 // What is told behind the words of a refusal, by its status.
 const MORE = {
   0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
+  401: " Log in again, and then ask again.",
   403: " Airflow decides who may trigger a run.",
 };
 
