@@ -32,7 +32,7 @@ from txbatch.postgres.database.engine import connect
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
-DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "buttons", "flaky")
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "buttons", "days", "flaky")
 
 
 @pytest.fixture(scope="package")
@@ -68,7 +68,7 @@ def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By what jobs/pipeline.py, jobs/late.py, jobs/outage.py and jobs/buttons.py are held, made to fail, and made ready."""
+    """By what jobs/pipeline.py, late.py, outage.py and buttons.py are held, made to fail, and made ready; the files of days."""
     return tmp_path_factory.mktemp("pipeline")
 
 
@@ -127,6 +127,7 @@ def running(
         "REACH_FOLDER": str(examples_folder / "reach"),
         "ORDERS_FOLDER": str(examples_folder / "orders"),
         "TXBATCH_EXAMPLE": "given",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
     }
     folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
     airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
