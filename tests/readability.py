@@ -33,12 +33,12 @@ SLACK = 0.02
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}.*\n)(?: {4}.*\n|\n(?= {4}))*", re.MULTILINE)
-_NO_PROSE = re.compile(r"<!--.*?-->|^\|.*$|^#.*$|!\[[^\]]*\]\([^)]*\)", re.MULTILINE | re.DOTALL)
+_NO_PROSE = re.compile(r"<!--[\s\S]*?-->|^\|.*$|^#.*$|!\[[^\]]*\]\([^)]*\)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _CODE = re.compile(r"`[^`]*`")
 _PARAGRAPH = re.compile(r"\n\s*\n|^\s*(?:[-*]|\d+\.)\s+", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+")
-_WORD = re.compile(r"[^\W_][\w'’.-]*")
+_WORD = re.compile(r"[^\W_][\w'.-]*")
 _YOU = re.compile(r"\b(?:you|your|yours|yourself)\b", re.IGNORECASE)
 _WHO = re.compile(r"\b(?:who|whoever|whatever|whose|whom)\b", re.IGNORECASE)
 _SAYING = re.compile(
@@ -52,7 +52,8 @@ def sentences(text: str) -> list[str]:
     bare = _INDENTED.sub("\n", _FENCED.sub("\n", text))
     bare = _CODE.sub(" x ", _LINK.sub(r"\1", _NO_PROSE.sub("", bare)))
     paragraphs = [each for each in _PARAGRAPH.split(bare) if set(_WORD.findall(each)) - {"x"}]
-    return [each for paragraph in paragraphs for each in _SENTENCE.split(paragraph) if _WORD.search(each)]
+    split = (each for paragraph in paragraphs for each in _SENTENCE.split(paragraph))
+    return [" ".join(each.split()) for each in split if _WORD.search(each)]
 
 
 def code_blocks(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Pages that are written by hand read well: short sentences, the reader as "you", examples. tests/readability.py has the targets."""
+"""Pages that are written by hand read well: short sentences, the reader as "you", examples; by the targets of readability.py."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_list_only_shrinks() -> None:
 
 
 def test_what_is_counted() -> None:
-    assert sentences(PAGE) == ["Run  x , and look.", "You see two words.\n", "Who knows it: nobody.\n", "Done\n"]
+    assert sentences(PAGE) == ["Run x , and look.", "You see two words.", "Who knows it: nobody.", "Done"]
     assert code_blocks(PAGE) == 2
     found = measure(PAGE)
     assert (found["words"], found["words a sentence"]) == (13, 3.2)
