@@ -98,7 +98,7 @@ class Reader:
         self.folder, self.patch = folder, patch
         patch.chdir(folder)
         patch.setenv("LOGNAME", "ana")
-        patch.delenv("VIRTUAL_ENV", raising=False)
+        patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         patch.setattr("txbatch.cli.printing.lines_of", _narrow)
         patch.setattr("txbatch.cli.reading.psql.os", SimpleNamespace(execve=_psql))
         patch.setattr("txbatch.failpoints.os", SimpleNamespace(kill=_kill, getpid=os.getpid, environ=os.environ))
