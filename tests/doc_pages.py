@@ -32,7 +32,7 @@ RECIPES = sorted(page for page in (DOCS / "build").glob("*.md") if page.stem != 
 BLOCK = re.compile(r"^(?:`(?P<path>[\w./-]+)`\n\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a reader's terminal has.
 COLUMNS = 80
-EXIT_CODE = "; echo $?"
+EXIT_CODE, NOT_SHOWN = "; echo $?", " > /dev/null"
 # What differs from run to run, as pages have it.
 DIGITS, DAY, CLOCK = "3f2a9c1d7b40", "2026-01-05", "09:15:02"
 
@@ -85,8 +85,9 @@ def canonical(printed: str, folder: Path) -> str:
     now = datetime.now(UTC)
     for day in (now, now - timedelta(days=1)):
         text = re.sub(rf"{day:%Y-%m-%d}([ T])\d\d:\d\d(?::\d\d)?(?:\.\d+)?", rf"{DAY}\g<1>{CLOCK}", text)
-    text = re.sub(r"(?<=  )\d\d:\d\d:\d\d$", CLOCK, text, flags=re.MULTILINE)
-    text = re.sub(r"(?<=  )\d:\d\d:\d\d$", "0:00:02", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<=  )\d\d:\d\d:\d\d(?=  |$)", CLOCK, text, flags=re.MULTILINE)
+    text = re.sub(r"(?<=  )\d:\d\d:\d\d(?=  |$)", "0:00:02", text, flags=re.MULTILINE)
+    text = re.sub(r"\b(passed|failed) in [\d.]+s", r"\1 in 0.31s", text)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
@@ -111,7 +112,7 @@ class Reader:
 
     def run(self, command: str) -> str:
         """Run a command; return what it printed."""
-        plain = command.removesuffix(EXIT_CODE)
+        plain = command.removesuffix(EXIT_CODE).removesuffix(NOT_SHOWN)
         words = shlex.split(plain.replace("\\\n", " "))
         given = dict(self._given(words))
         match words[len(given) :]:
@@ -123,7 +124,8 @@ class Reader:
                     self.patch.setenv(*name.split("=", 1))
                 return ""
             case ["txbatch", *arguments]:
-                return canonical(_txbatch(arguments, given, told=plain != command), self.folder)
+                printed = canonical(_txbatch(arguments, given, told=command.endswith(EXIT_CODE)), self.folder)
+                return "" if command.endswith(NOT_SHOWN) else printed
         done = subprocess.run(["bash", "-c", command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert done.returncode == 0, f"{command}\n{done.stdout}"
         return canonical(done.stdout, self.folder)
