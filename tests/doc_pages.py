@@ -25,6 +25,7 @@ from click.testing import CliRunner
 
 from txbatch import tables
 from txbatch.cli.main import main
+from txbatch.core.errors import Unexpected
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = sorted((DOCS / "tutorial").glob("[1-9]-*.md"))
@@ -32,6 +33,7 @@ RECIPES = sorted(page for page in (DOCS / "build").glob("*.md") if page.stem != 
 BLOCK = re.compile(r"^(?:`(?P<path>[\w./-]+)`\n\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a reader's terminal has.
 COLUMNS = 80
+UNEXPECTED = f"txbatch: {Unexpected.code} "
 EXIT_CODE, NOT_SHOWN = "; echo $?", " > /dev/null"
 # What differs from run to run, as pages have it.
 DIGITS, DAY, CLOCK = "3f2a9c1d7b40", "2026-01-05", "09:15:02"
@@ -94,9 +96,9 @@ def canonical(printed: str, folder: Path) -> str:
 class Reader:
     """Does what a page says, in a folder of its own, with txbatch in this process."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        """Begin in the folder, with a terminal of 80 columns, as a user named ana."""
-        self.folder, self.patch = folder, patch
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *, strict: bool = True) -> None:
+        """Begin in the folder, with a terminal of 80 columns, as a user named ana. `strict`: a command that fails fails the test."""
+        self.folder, self.patch, self.strict = folder, patch, strict
         patch.chdir(folder)
         patch.setenv("LOGNAME", "ana")
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -124,10 +126,11 @@ class Reader:
                     self.patch.setenv(*name.split("=", 1))
                 return ""
             case ["txbatch", *arguments]:
-                printed = canonical(_txbatch(arguments, given, told=command.endswith(EXIT_CODE)), self.folder)
-                return "" if command.endswith(NOT_SHOWN) else printed
+                printed, well = _txbatch(arguments, given, told=command.endswith(EXIT_CODE))
+                assert well or not self.strict, f"{command}\n{printed}"
+                return "" if well and command.endswith(NOT_SHOWN) else canonical(printed, self.folder)
         done = subprocess.run(["bash", "-c", command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        assert done.returncode == 0, f"{command}\n{done.stdout}"
+        assert done.returncode == 0 or not self.strict, f"{command}\n{done.stdout}"
         return canonical(done.stdout, self.folder)
 
     def _done(self, block: Block, whole: str) -> str:
@@ -149,17 +152,22 @@ class Reader:
             yield name, value
 
 
-def _txbatch(arguments: Sequence[str], given: Mapping[str, str], *, told: bool) -> str:
-    """Return the output of a command, with its exit code if that is asked for. Without an error the exit code is 0."""
+def _txbatch(arguments: Sequence[str], given: Mapping[str, str], *, told: bool) -> tuple[str, bool]:
+    """Return the output of a command, with its exit code if that is asked for, and True if it ended as a page may have it.
+
+    That is: well, killed, with an error of a code, or with its exit code shown.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in given.items():
             patch.setenv(name, value)
         try:
             result = CliRunner().invoke(main, list(arguments), prog_name="txbatch")
         except Killed:
-            return "Killed\n"
-    assert told or result.exit_code == 0 or "txbatch: TX" in result.output, (result.output, result.exception)
-    return result.output + (f"{result.exit_code}\n" if told else "")
+            return "Killed\n", True
+    unexpected = UNEXPECTED in result.output or not isinstance(result.exception, SystemExit | None)
+    well = told or result.exit_code == 0 or "txbatch: TX" in result.output
+    why = "" if result.exception is None or well else f"{result.exception!r}\n"
+    return result.output + (f"{result.exit_code}\n" if told else why), well and not unexpected
 
 
 def _psql(program: str, line: Sequence[str], environment: Mapping[str, str]) -> None:
