@@ -33,7 +33,7 @@ RECIPES = sorted(page for page in (DOCS / "build").glob("*.md") if page.stem != 
 BLOCK = re.compile(r"^(?:`(?P<path>[\w./-]+)`\n\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a reader's terminal has.
 COLUMNS = 80
-UNEXPECTED = f"txbatch: {Unexpected.code} "
+UNEXPECTED, SQL_ERROR = f"txbatch: {Unexpected.code} ", "ERROR:  "
 EXIT_CODE, NOT_SHOWN = "; echo $?", " > /dev/null"
 # What differs from run to run, as pages have it.
 DIGITS, DAY, CLOCK = "3f2a9c1d7b40", "2026-01-05", "09:15:02"
@@ -97,7 +97,7 @@ class Reader:
     """Does what a page says, in a folder of its own, with txbatch in this process."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *, strict: bool = True) -> None:
-        """Begin in the folder, with a terminal of 80 columns, as a user named ana. `strict`: a command that fails fails the test."""
+        """Begin in the folder, with a terminal of 80 columns, as a user named ana. `strict`: a command must end well."""
         self.folder, self.patch, self.strict = folder, patch, strict
         patch.chdir(folder)
         patch.setenv("LOGNAME", "ana")
@@ -164,7 +164,9 @@ def _txbatch(arguments: Sequence[str], given: Mapping[str, str], *, told: bool) 
             result = CliRunner().invoke(main, list(arguments), prog_name="txbatch")
         except Killed:
             return "Killed\n", True
-    unexpected = UNEXPECTED in result.output or not isinstance(result.exception, SystemExit | None)
+    unexpected = (
+        UNEXPECTED in result.output or SQL_ERROR in result.output or not isinstance(result.exception, SystemExit | None)
+    )
     well = told or result.exit_code == 0 or "txbatch: TX" in result.output
     why = "" if result.exception is None or well else f"{result.exception!r}\n"
     return result.output + (f"{result.exit_code}\n" if told else why), well and not unexpected
@@ -173,8 +175,6 @@ def _txbatch(arguments: Sequence[str], given: Mapping[str, str], *, told: bool) 
 def _psql(program: str, line: Sequence[str], environment: Mapping[str, str]) -> None:
     done = subprocess.run(line, env={**environment, "PGCLIENTENCODING": "UTF8"}, text=True, capture_output=True)
     click.echo(done.stdout + done.stderr, nl=False)
-    if done.returncode:
-        sys.exit(done.returncode)
 
 
 def _kill(*_: object) -> None:
