@@ -169,7 +169,13 @@ def story(name: str, before: Mapping[str, tuple[str, ...]], steps: Iterable[Step
         ]
         flow = (FLOWS[step.flow],) if step.flow else ()
         caption = Said(10, 22, f"{number}. {step.told}", "head")
-        yield Picture(f"{name}-{number}", step.told, 640, 240, (caption, POSTGRES, *boxes, *flow))
+        yield Picture(f"{name}-{number}", told(step, boxes), 640, 240, (caption, POSTGRES, *boxes, *flow))
+
+
+def told(step: Step, boxes: Iterable[Box]) -> str:
+    """Return a step in words: what it is, and what each box then holds."""
+    held = [f"{box.head.removeprefix('Ledger: ')}: {', '.join(box.lines)}" for box in boxes if box.lines]
+    return f"{step.told}. {'; '.join(held)}"
 
 
 def look_of(place: str, lines: tuple[str, ...], step: Step) -> str:

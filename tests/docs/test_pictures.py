@@ -31,7 +31,7 @@ def test_a_picture_is_small_and_legible_in_light_and_dark(picture: Picture) -> N
     drawn = picture.svg()
     assert len(drawn.splitlines()) < 150
     assert "prefers-color-scheme:dark" in drawn
-    title = ElementTree.fromstring(drawn).find("{http://www.w3.org/2000/svg}title")  # noqa: S314 (our own)
+    title = ElementTree.fromstring(drawn).find("{http://www.w3.org/2000/svg}title")
     assert title is not None
     assert title.text == picture.told
     assert [part for part in picture.parts if not part.fits()] == []
