@@ -268,7 +268,7 @@ def stories() -> Iterator[Picture]:
 def trust() -> Picture:
     """Which process holds which password, and where the borders of trust are."""
     airflow = Box(10, 20, 215, 200, "Airflow's machines", look="border")
-    spark = Box(250, 20, 190, 200, "Spark's cluster", look="border")
+    spark = Box(250, 20, 190, 200, "Spark's processes", look="border")
     server = Box(465, 20, 165, 200, "PostgreSQL", look="border")
     parts = (
         airflow,
@@ -371,7 +371,7 @@ def sessions() -> Picture:
         Box(150, 216, 260, 44, "read: one session, 23:10 to 00:20", ("5 records",)),
         Said(420, 240, "15 minutes apart"),
     )
-    told = "Each batch adds a piece of a session; where the state is read, pieces less than a gap apart are one session"
+    told = "Each batch adds a piece of a session; where the state is read, pieces no more than a gap apart are one session"
     return Picture("sessions", told, 640, 275, parts)
 
 
