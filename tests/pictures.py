@@ -280,12 +280,12 @@ def trust() -> Picture:
         Box(262, 140, 165, 62, "Driver", ("a source's password,", "if its job reads one")),
         Box(477, 48, 140, 56, "Ledger, states", ("writer: tasks",)),
         Box(477, 130, 140, 72, "Views: report", ("reader: people,", "pages")),
-        Line(((214, 150), (240, 150), (240, 126), (455, 126), (455, 76), (473, 76))),
+        Line(((117, 204), (117, 229), (547, 229), (547, 224))),
         Line(((214, 186), (258, 186))),
         Line(((344, 138), (344, 124))),
     )
     told = "Processes and borders of trust: tasks hold the writer's password, Spark holds none of the ledger, people read views"
-    return Picture("trust", told, 640, 235, parts)
+    return Picture("trust", told, 640, 238, parts)
 
 
 TASKS = ("initialize_transaction", "emit_batch", "commit", "success")
@@ -307,7 +307,7 @@ def four_tasks() -> Picture:
         if number < 3:
             parts += [Line(((117, top + 62), (117, top + 72))), Box(487, top + 18, 130, 36, row)]
             parts.append(Line(((225, top + 36), (483, top + 36))))
-    parts += [Box(270, 88, 160, 44, "spark-submit", ("partials, then manifest",)), Line(((225, 104), (266, 104)))]
+    parts += [Box(270, 78, 160, 44, "spark-submit", ("partials, then manifest",)), Line(((225, 104), (266, 104)))]
     told = "One batch by four tasks: initialize_transaction, emit_batch with Spark, commit and success, and what each writes"
     return Picture("four-tasks", told, 640, 325, tuple(parts))
 
@@ -371,7 +371,9 @@ def sessions() -> Picture:
         Box(150, 216, 260, 44, "read: one session, 23:10 to 00:20", ("5 records",)),
         Said(420, 240, "15 minutes apart"),
     )
-    told = "Each batch adds a piece of a session; where the state is read, pieces no more than a gap apart are one session"
+    told = (
+        "Each batch adds a piece of a session; where the state is read, pieces no more than a gap apart are one session"
+    )
     return Picture("sessions", told, 640, 275, parts)
 
 
