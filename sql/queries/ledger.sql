@@ -937,6 +937,10 @@ SELECT t.topology, t.job, t.keep,
  WHERE CAST(:topology AS text) IS NULL OR t.topology = :topology
  ORDER BY t.topology;
 
+-- standings --
+-- How far each topology is counted, and the obstacles, as readers of the schema report may see both.
+SELECT * FROM report.topologies ORDER BY topology;
+
 -- reported_topology --
 -- A topology, as readers of the schema report may see it.
 SELECT topology, job FROM report.topologies WHERE topology = :topology;

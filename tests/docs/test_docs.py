@@ -52,7 +52,7 @@ def test_commands_exist(document: Path) -> None:
 
 
 def test_the_list_of_commands_has_each_command() -> None:
-    _, _, section = (ROOT / "docs" / "operate.md").read_text().partition("\n## From the shell\n")
+    _, _, section = (ROOT / "docs" / "run" / "shell.md").read_text().partition("\n## Every command\n")
     listed = "\n".join(line for line in section.partition("\n## ")[0].splitlines() if line.startswith("    txbatch "))
     assert set(main.commands) - set(re.findall(r"\btxbatch ([a-z-]+)", listed)) == set()
 
@@ -112,11 +112,11 @@ def test_a_bad_cell_goes_to_quarantine_as_documented(tmp_path: Path) -> None:
 
 
 def test_sql_of_the_documents_runs(engine: Engine) -> None:
-    """The roles and grants of docs/database.md, then, as the reader they make, the reports of docs/reports.md; none is kept."""
+    """The grants of docs/reference/grants.md, then, as the reader they make, the reports of docs/reports.md; none is kept."""
     topology = load_job(str(ROOT / "jobs" / "word_count.py")).topology
     PostgresLedger(engine).register(topology, "jobs/word_count.py")
     with engine.connect() as connection:
-        for statements in blocks("docs/database.md", "sql"):
+        for statements in blocks("docs/reference/grants.md", "sql"):
             within = statements.removeprefix("\\set ON_ERROR_STOP on\nBEGIN;\n").removesuffix("COMMIT;\n")
             connection.connection.cursor().execute(within)
         connection.exec_driver_sql(NINE_BATCHES)

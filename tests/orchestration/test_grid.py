@@ -422,7 +422,7 @@ def test_the_example_of_the_docs_counts_by_its_grid(tmp_path: Path) -> None:
     documents = Path(__file__).parents[2] / "docs"
     (job, *_), (file,) = (
         re.findall(r"```python\n(.*?)```", (documents / page).read_text(), re.DOTALL)
-        for page in ("jobs.md", "operate.md")
+        for page in ("jobs.md", "run/upstream.md")
     )
     for name, text in (("jobs", job), ("dags", file)):
         (tmp_path / name).mkdir()

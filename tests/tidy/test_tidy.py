@@ -109,7 +109,7 @@ def test_airflow_takes_the_file_for_one_with_a_dag(file: Path) -> None:
     assert "dag" in docstring.lower()
 
 
-COPIED = [file for files in ("dags/*.py", "starter/dags/*.py", "docs/*.md") for file in sorted(ROOT.glob(files))]
+COPIED = [file for files in ("dags/*.py", "starter/dags/*.py", "docs/**/*.md") for file in sorted(ROOT.glob(files))]
 
 
 @pytest.mark.parametrize("file", COPIED, ids=lambda file: file.name)
