@@ -11,6 +11,7 @@ from slowness import slowness
 from sqlalchemy import Engine
 from support import LogSpout, word_count
 
+from txbatch import __version__
 from txbatch.orchestration import trigger
 
 PROGRAM = """
@@ -97,7 +98,7 @@ print(json.dumps([asyncio.run(waited(0.5)), asyncio.run(waited(-60.0))]))
 def test_a_wait_for_a_moment_is_no_longer_if_the_triggerer_starts_anew(tmp_path: Path) -> None:
     given = {"AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
     (path, event, took), (*_, late) = told_with_airflow(MOMENT, folder=tmp_path, **given)
-    assert (path, event) == ("txbatch.orchestration.trigger.MomentTrigger", {})
+    assert (path, event) == ("txbatch.orchestration.trigger.MomentTrigger", {"txbatch": __version__})
     assert took > 0.4
     assert late < 0.4 * slowness() + 10
 
@@ -125,7 +126,7 @@ def test_once_the_ledger_answers_the_batches_of_the_run_are_looked_after_again(
     bench.ledger.abort("outage", 5, "over")
     bench.run("UPDATE txbatch.batch SET lease_until = clock_timestamp()")
     given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
-    assert told_with_airflow(OUTAGE, folder=tmp_path, **given) == [{"answers": True}] * 2
+    assert told_with_airflow(OUTAGE, folder=tmp_path, **given) == [{"answers": True, "txbatch": __version__}] * 2
     live = [bench.ledger.batch("outage", txid).lease_live for txid in range(1, 6)]
     assert live == [False, True, True, False, False], "its own open batches, and those of the runs that it has begun"
 

@@ -104,6 +104,7 @@ class MomentTrigger(_Trigger):
 class _PollingTrigger(_Trigger):
     """A trigger that asks now and then, and fires once the wait is over."""
 
+    topology: str
     least = 0.0  # no question before so many seconds
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -115,7 +116,7 @@ class _PollingTrigger(_Trigger):
             while not (over := await self._is_over()) and loop.time() < deadline:
                 await asyncio.sleep(POLL_SECONDS)
         except (TerminalError, DatabaseRefused) as error:  # the task looks itself, and fails if no retry helps
-            log.warning("%s", error)
+            log.warning("%s: %s", self.topology, error)
             await asyncio.sleep(min(BLIND_SECONDS, max(deadline - loop.time(), 0)))
         yield _fired(**self._told(over=over))
 
