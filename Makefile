@@ -47,6 +47,9 @@ lint: setup ## ruff, mypy, import-linter: what CI asks for
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-logo
 
+matrix: setup ## run the smoke tier with other versions, for two hours; CELLS="3.4.0b2 18" for some
+	PYTHONPATH=tests $(PY) -m matrix $(CELLS)
+
 docs: setup ## build the documentation into .txbatch/site, each warning an error; `txbatch docs` opens it
 	$(PY) -m sphinx -n -W --keep-going -q -b html -c docs -d .txbatch/site-trees . .txbatch/site
 

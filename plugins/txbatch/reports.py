@@ -25,7 +25,7 @@ from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.reading.multi_get import look_up, multi_get
 
-Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Version")
+Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Standing", "Version", "Waiting")
 Key = Any | Sequence[Any]
 _SNAPSHOT: Any = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
@@ -115,6 +115,49 @@ class Attempt:
     duration: timedelta | None
     code: str | None
     error_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a topology is counted, and the obstacles. The columns match the view `report.topologies`.
+
+    `whole_to`, by time: everything from the first interval up to this moment is counted, without a gap. `in_flight` batches
+    are planned or emitted, `failing` batches of these have a failed newest attempt. `gaps` intervals between counted intervals
+    are not counted. `waiting` is the number of rows of `Reports.waiting`.
+    """
+
+    topology: str
+    job: str
+    by_interval: bool
+    zone: str | None
+    newest_txid: int | None
+    current_to_txid: int | None
+    committed_at: datetime | None
+    whole_to: datetime | None
+    in_flight: int
+    failing: int
+    waiting: int
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A batch waiting for its turn, or a run waiting for a batch. The columns match the view `report.waiting`.
+
+    Without a `txid`, a run waits and has no batch yet. `lease_live`: the run in `waits_for_run` shows signs of life.
+    """
+
+    topology: str
+    txid: int | None
+    run: str | None
+    status: str
+    waits_for_txid: int
+    waits_for_run: str | None
+    waits_for_status: str
+    lease_live: bool | None
+    since: datetime | None
+    waited: timedelta | None
+    lease_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +304,14 @@ class Reports:
     def restatements(self, topology: str, limit: int = 20) -> list[Restatement]:
         """Return the newest restates, newest first. UnknownName for an unknown topology."""
         return [_row(Restatement, row) for row in self._reader.restatements(topology, limit)]
+
+    def topologies(self) -> list[Standing]:
+        """Return how far each topology is counted, and the obstacles, by name."""
+        return [_row(Standing, row) for row in self._reader.standings()]
+
+    def waiting(self) -> list[Waiting]:
+        """Return the batches that wait for their turn, and the runs that wait for a batch, of all topologies."""
+        return [_row(Waiting, row) for row in self._reader.waiting()]
 
 
 def _parts(key: Key) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""docs/backup.md: a database that is dumped and restored, and what txbatch then says and does; its commands run as they stand."""
+"""docs/run/backup.md: a database that is dumped and restored, and what txbatch then does; its commands run as they stand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.rule("R5", "R19", "R21")
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
 SHELL = re.findall(
-    r"```sh\n(.*?)```", (settings.project_root() / "docs" / "backup.md").read_text(encoding="utf-8"), re.S
+    r"```sh\n(.*?)```", (settings.project_root() / "docs" / "run" / "backup.md").read_text(encoding="utf-8"), re.S
 )
 JOB = """
 topology = Topology("hosts", max_pending=2)

@@ -368,11 +368,11 @@ def test_one_source_is_what_the_stack_the_starter_and_the_docs_have() -> None:
     roles = grants.Roles("txbatch_owner", "txbatch", "report")
     made, granted = grants.whole(grants.roles_sql(roles)), grants.whole(grants.ledger_sql(roles))
     assert (ROOT / "starter" / "postgres" / "10-roles.sql").read_text() == made
-    documented = (ROOT / "docs" / "database.md").read_text()
+    documented = (ROOT / "docs" / "reference" / "grants.md").read_text()
     assert f"```sql\n{made}```" in documented
     assert f"```sql\n{granted}```" in documented
     command = "txbatch grants txbatch_owner txbatch report --apply"
-    for file in ("docker/migrate", "starter/docker-compose.yml", "docs/database.md", "docs/install.md"):
+    for file in ("docker/migrate", "starter/docker-compose.yml", "docs/run/roles.md", "docs/run/install.md"):
         assert command in (ROOT / file).read_text(), file
     by_hand = re.compile(r"^(GRANT|ALTER DEFAULT PRIVILEGES)", re.M)
     for folder in ("docker", "starter"):

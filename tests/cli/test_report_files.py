@@ -215,7 +215,7 @@ def test_a_password_of_a_key_is_not_put_on_a_command_line() -> None:
 
 @pytest.mark.usefixtures("batches")
 def test_a_reader_alone_may_use_psql(postgres_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the role of docs/database.md, made as on the embedded server; what else it may do: nothing."""
+    """With the role of docs/run/roles.md, made as on the embedded server; what else it may do: nothing."""
     make_reader(engine)
     with engine.begin() as connection:
         connection.execute(text("GRANT CONNECT ON DATABASE postgres TO PUBLIC"))  # as earlier versions left it

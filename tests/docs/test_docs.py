@@ -12,11 +12,12 @@ from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
 import txbatch
-from txbatch.cli.main import main
+from txbatch.cli.main import demo, main
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Interval
 from txbatch.launch.job_file import load_job
+from txbatch.local.demo import LOOK_FURTHER
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.testing import submit_topology
 
@@ -51,7 +52,7 @@ def test_commands_exist(document: Path) -> None:
 
 
 def test_the_list_of_commands_has_each_command() -> None:
-    _, _, section = (ROOT / "docs" / "operate.md").read_text().partition("\n## From the shell\n")
+    _, _, section = (ROOT / "docs" / "run" / "shell.md").read_text().partition("\n## Every command\n")
     listed = "\n".join(line for line in section.partition("\n## ")[0].splitlines() if line.startswith("    txbatch "))
     assert set(main.commands) - set(re.findall(r"\btxbatch ([a-z-]+)", listed)) == set()
 
@@ -80,6 +81,14 @@ def test_the_readme_shows_the_job_that_the_demo_runs() -> None:
     assert shown in (ROOT / "jobs" / "word_count.py").read_text()
 
 
+def test_the_demo_ends_with_commands_that_exist() -> None:
+    programs = re.findall(r"bin/txbatch (\w+)(?: (\w+))?", LOOK_FURTHER)
+    assert {name for name, _ in programs} == {"demo", "init"} <= set(main.commands)
+    assert {within for name, within in programs if name == "demo"} <= set(demo.commands)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)", LOOK_FURTHER)) == {"down", "clean", "up", "wheel"} <= targets
+
+
 def test_readme_fits_one_screen() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
 
@@ -103,11 +112,11 @@ def test_a_bad_cell_goes_to_quarantine_as_documented(tmp_path: Path) -> None:
 
 
 def test_sql_of_the_documents_runs(engine: Engine) -> None:
-    """The roles and grants of docs/database.md, then, as the reader they make, the reports of docs/reports.md; none is kept."""
+    """The grants of docs/reference/grants.md, then, as the reader they make, the reports of docs/reports.md; none is kept."""
     topology = load_job(str(ROOT / "jobs" / "word_count.py")).topology
     PostgresLedger(engine).register(topology, "jobs/word_count.py")
     with engine.connect() as connection:
-        for statements in blocks("docs/database.md", "sql"):
+        for statements in blocks("docs/reference/grants.md", "sql"):
             within = statements.removeprefix("\\set ON_ERROR_STOP on\nBEGIN;\n").removesuffix("COMMIT;\n")
             connection.connection.cursor().execute(within)
         connection.exec_driver_sql(NINE_BATCHES)

@@ -1,4 +1,4 @@
-"""What supervises `txbatch follow` in docs/operate.md: the unit says what systemd knows, the service fits the stack."""
+"""What supervises `txbatch follow` in docs/run/follow.md: the unit says what systemd knows, the service fits the stack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from click import Group
 from txbatch.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "run" / "follow.md").read_text(encoding="utf-8")
 STACK: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 
 

@@ -414,7 +414,7 @@ def test_what_was_left_in_the_warehouse_is_not_taken_for_new(bench: Apart) -> No
 
 
 def test_a_reader_role_sees_the_report_alone(bench: Apart, postgres_server: str) -> None:
-    """As docs/database.md says."""
+    """As docs/run/states-apart.md says."""
     bench.whole(words(dog=1))
     role = f"reader_of_{bench.warehouse.url.database}"
     with bench.warehouse.begin() as connection:

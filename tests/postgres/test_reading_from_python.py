@@ -151,3 +151,20 @@ def test_a_reader_is_told_that_a_value_is_not_what_its_contributions_amount_to(r
     assert reader.why("word_count", "cat").equal is True
     bench.run("DELETE FROM state.word_count WHERE word = 'cat'")
     assert reader.why("word_count", "cat").equal is False
+
+
+def test_how_far_each_topology_is_and_what_waits(bench: Bench, reports: Reports) -> None:
+    bench.whole(words(dog=1), "1")
+    [standing] = reports.topologies()
+    assert (standing.topology, standing.job, standing.by_interval) == ("word_count", "jobs/job.py", False)
+    assert (standing.newest_txid, standing.current_to_txid, standing.whole_to) == (1, 1, None)
+    assert (standing.in_flight, standing.failing, standing.waiting, standing.gaps) == (0, 0, 0, 0)
+    assert reports.waiting() == []
+    assignment = bench.ledger.start_attempt(bench.planned("first"), run("first"), "code")
+    bench.ledger.fail_attempt(assignment, "no such file")
+    bench.run("INSERT INTO txbatch.waiting (topology, run, txid) VALUES ('word_count', 'second', 2)")
+    [standing] = reports.topologies()
+    assert (standing.newest_txid, standing.in_flight, standing.failing, standing.waiting) == (2, 1, 1, 1)
+    [waits] = reports.waiting()
+    assert (waits.run, waits.txid, waits.waits_for_txid, waits.waits_for_run) == ("second", None, 2, "first")
+    assert (waits.status, waits.waits_for_status, waits.lease_live) == ("waiting", "planned", True)

@@ -109,7 +109,7 @@ def test_airflow_takes_the_file_for_one_with_a_dag(file: Path) -> None:
     assert "dag" in docstring.lower()
 
 
-COPIED = [file for files in ("dags/*.py", "starter/dags/*.py", "docs/*.md") for file in sorted(ROOT.glob(files))]
+COPIED = [file for files in ("dags/*.py", "starter/dags/*.py", "docs/**/*.md") for file in sorted(ROOT.glob(files))]
 
 
 @pytest.mark.parametrize("file", COPIED, ids=lambda file: file.name)
@@ -216,6 +216,15 @@ def test_documents_name_modules_that_exist() -> None:
     named = re.findall(r"`(\w+(?:/\w+)+)`", document.partition("**Reading order**")[2])
     assert named
     assert [name for name in named if not (PACKAGE / f"{name}.py").exists()] == []
+
+
+def test_the_protocol_is_read_in_one_sitting() -> None:
+    """From top to bottom, in the order of docs/architecture.md: whoever adds lines parts what is no protocol, by what it is."""
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    order = document.partition("**Reading order**")[2].partition("Apart from these")[0]
+    named = re.findall(r"`(\w+(?:/\w+)+)`", order)
+    assert "core/protocol/decisions" in named
+    assert sum(len((PACKAGE / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in named) <= 3000
 
 
 def test_every_named_statement_is_used() -> None:

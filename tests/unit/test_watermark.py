@@ -262,7 +262,7 @@ def test_what_does_not_count_is_left_out_or_kept_in_a_state_of_its_own() -> None
 
 
 def test_a_field_that_does_not_reach_the_state_is_in_no_late_row() -> None:
-    """docs/security.md names this as the way to keep a field from readers of `report.<state>_late`."""
+    """docs/explanation/security.md names this as the way to keep a field from readers of `report.<state>_late`."""
     stream = visits()
     kept = stream.with_watermark("at", "1 hour", late="side").project("at")
     kept.group_by(window("at", "1 hour")).persistent_aggregate(OpaqueState("hours"), n=Count())

@@ -77,6 +77,14 @@ class LedgerReader:
         with transaction(self.engine) as connection:
             return self.warehouses.ahead(connection, topology)
 
+    def standings(self) -> Rows:
+        """Return how far each topology is counted, and the obstacles, as readers of the schema report may see both."""
+        return self._rows("standings")
+
+    def waiting(self, topology: str | None = None) -> Rows:
+        """Return the batches that wait for their turn, and the runs that wait for a batch; None: of all topologies."""
+        return self._rows("waiting", topology=topology)
+
     def batches(self, topology: str, limit: int = 20) -> Rows:
         """Return the newest batches of a topology. Raise UnknownName if the topology is unknown."""
         self._check_known(topology)

@@ -6,7 +6,7 @@ import { digits, many } from "./words.js";
 
 /** Return the plan in words and tables; a plan of another form as its text. */
 export function planned(plan) {
-  if (!Array.isArray(plan)) return h("pre", { class: "plan", tabindex: "0" }, typeof plan === "string" ? plan : JSON.stringify(plan, null, 1));
+  if (!Array.isArray(plan)) return h("pre", { class: "plan", tabindex: "0", role: "region", "aria-label": "The plan" }, typeof plan === "string" ? plan : JSON.stringify(plan, null, 1));
   return plan.map((row) => [
     h("p", {}, `txid ${digits(row.replaces)}, at position ${digits(row.position)}, would be counted again: `,
       h("b", {}, many(row.records_after, "record")), `, ${digits(row.records_before ?? 0)} before.`),
