@@ -42,7 +42,7 @@ _AT_NO_TICK = datetime(2026, 1, 15, 12, 34, 56, 789, tzinfo=UTC)
 _TOGETHER = 1_000
 
 
-def check(topology: Topology, dag: DAG, given: object, reaches_back: timedelta | None = None) -> None:
+def check(topology: Topology, dag: DAG, given: object, reaches_back: object = None) -> None:
     """Raise DefinitionError for `intervals` without a cut of time, or unfit for the topology or the DAG; or for a bound
     without a length.
     """
@@ -235,7 +235,7 @@ def _moment(context: Context) -> datetime:
 
 def _reached(moment: datetime, dag: DAG) -> datetime | None:
     """Return the bound by `reaches_back`; None without a bound. The newest interval is always within."""
-    reaches_back = getattr(dag.task_dict.get(FIRST_TASK), "reaches_back", None)
+    reaches_back: timedelta | None = getattr(dag.task_dict.get(FIRST_TASK), "reaches_back", None)
     if reaches_back is None:
         return None
     return min(newest(moment, of_airflow(dag)).start, datetime.fromtimestamp(moment.timestamp(), UTC) - reaches_back)
