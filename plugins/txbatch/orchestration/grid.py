@@ -42,7 +42,7 @@ _AT_NO_TICK = datetime(2026, 1, 15, 12, 34, 56, 789, tzinfo=UTC)
 _TOGETHER = 1_000
 
 
-def check(topology: Topology, dag: DAG, given: object, reaches_back: timedelta | None = None) -> None:
+def check(topology: Topology, dag: DAG, given: object, reaches_back: object = None) -> None:
     """Raise DefinitionError for `intervals` without a cut of time, or unfit for the topology or the DAG; or for a bound
     without a length.
     """
@@ -97,7 +97,10 @@ def waits_for_end(interval: Interval, context: Context) -> bool:
     """
     if not is_given(context.get("dag")) or not _partition(context["dag_run"]):
         return False
-    return interval.start - (interval.end - interval.start) <= datetime.now(UTC)
+    start, end = (
+        each.timestamp() for each in (interval.start, interval.end)
+    )  # Pendulum cannot compute with some zones
+    return 2 * start - end <= datetime.now(UTC).timestamp()
 
 
 def interval_of(dag_run: Any, dag: DAG) -> Interval | None:
@@ -232,8 +235,10 @@ def _moment(context: Context) -> datetime:
 
 def _reached(moment: datetime, dag: DAG) -> datetime | None:
     """Return the bound by `reaches_back`; None without a bound. The newest interval is always within."""
-    reaches_back = getattr(dag.task_dict.get(FIRST_TASK), "reaches_back", None)
-    return None if reaches_back is None else min(newest(moment, of_airflow(dag)).start, moment - reaches_back)
+    reaches_back: timedelta | None = getattr(dag.task_dict.get(FIRST_TASK), "reaches_back", None)
+    if reaches_back is None:
+        return None
+    return min(newest(moment, of_airflow(dag)).start, datetime.fromtimestamp(moment.timestamp(), UTC) - reaches_back)
 
 
 def _start(counted: Sequence[Interval], moment: datetime, timetable: Any, dag: DAG) -> datetime:

@@ -140,7 +140,7 @@ class Waiting:
         told = f"waits for the end of its interval, {interval}, and goes on by itself"
         log.info("%s: %s", self.topology.name, told)
         result.tell(self.context, told)
-        left = max(interval.end - datetime.now(UTC), timedelta(seconds=1))
+        left = timedelta(seconds=max(interval.end.timestamp() - datetime.now(UTC).timestamp(), 1.0))
         self._of_try.defer(MomentTrigger(interval.end.isoformat(), left.total_seconds()), left)
 
     @property
