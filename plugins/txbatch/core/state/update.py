@@ -109,7 +109,7 @@ class Updater:
 
     def _stays(self, row: Value) -> bool:
         """True if a row is kept. Apart, a tombstone stays while the tombstone has a value to give back."""
-        return row.value is not None or (self.apart and isinstance(row, OpaqueValue) and row.prev is not None)
+        return row.value is not None or (self.apart and row.prev is not None)
 
 
 def _given_back(rows: Mapping[Any, OpaqueValue], txid: int) -> dict[Any, Value | None]:
