@@ -35,6 +35,8 @@ BLOCK = re.compile(r"^(?:`(?P<path>[\w./-]+)`\n\n)?```(?P<language>\w+)\n(?P<tex
 COLUMNS = 80
 UNEXPECTED, SQL_ERROR = f"txbatch: {Unexpected.code} ", "ERROR:  "
 EXIT_CODE, NOT_SHOWN = "; echo $?", " > /dev/null"
+# What a driver prints, which is another process elsewhere.
+PROGRESS = re.compile(r"^txbatch \S+(?: \d+:\d+)?: read .*\n", re.MULTILINE)
 # What differs from run to run, as pages have it.
 DIGITS, DAY, CLOCK = "3f2a9c1d7b40", "2026-01-05", "09:15:02"
 
@@ -81,9 +83,10 @@ def _whole(command: str) -> bool:
 
 
 def canonical(printed: str, folder: Path) -> str:
-    """Return what was printed as a page has it: another place, name, time and duration for those of this run."""
-    text = printed.replace(str(folder), "/home/ana").replace(str(folder.resolve()), "/home/ana")
+    """Return what was printed as a page has it: no progress; another place, name, time and duration for those of this run."""
+    text = PROGRESS.sub("", printed.replace(str(folder), "/home/ana"))
     text = re.sub(r"\bcli:(restate-)?([0-9a-f]+)", lambda found: f"cli:{found[1] or ''}{DIGITS[: len(found[2])]}", text)
+    text = re.sub(r"\b[0-9a-f]{12}\b", DIGITS, text)
     now = datetime.now(UTC)
     for day in (now, now - timedelta(days=1)):
         text = re.sub(rf"{day:%Y-%m-%d}([ T])\d\d:\d\d(?::\d\d)?(?:\.\d+)?", rf"{DAY}\g<1>{CLOCK}", text)
