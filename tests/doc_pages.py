@@ -91,7 +91,7 @@ def canonical(printed: str, folder: Path) -> str:
     for day in (now, now - timedelta(days=1)):
         text = re.sub(rf"{day:%Y-%m-%d}([ T])\d\d:\d\d(?::\d\d)?(?:\.\d+)?", rf"{DAY}\g<1>{CLOCK}", text)
     text = re.sub(r"(?<=  )\d\d:\d\d:\d\d(?=  |$)", CLOCK, text, flags=re.MULTILINE)
-    text = re.sub(r"(?<=  )\d:\d\d:\d\d(?=  |$)", "0:00:02", text, flags=re.MULTILINE)
+    text = re.sub(r"(?:(?<=  )|(?<=took ))\d:\d\d:\d\d(?=  |$)", "0:00:02", text, flags=re.MULTILINE)
     text = re.sub(r"\b(passed|failed) in [\d.]+s", r"\1 in 0.31s", text)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
