@@ -106,6 +106,7 @@ class Reader:
         patch.setenv("LOGNAME", "ana")
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         patch.setattr("txbatch.cli.printing.lines_of", _narrow)
+        patch.setattr("txbatch.tables._short", _short)
         patch.setattr("txbatch.cli.reading.psql.os", SimpleNamespace(execve=_psql))
         patch.setattr("txbatch.failpoints.os", SimpleNamespace(kill=_kill, getpid=os.getpid, environ=os.environ))
 
@@ -188,5 +189,11 @@ def _lines(*given: Any, width: int | None = None, columns_max: int, **named: Any
     return LINES_OF(*given, width=width or columns_max, **named)
 
 
-LINES_OF = tables.lines_of
+def _short(value: Any) -> str:
+    """As of today, also a minute after midnight."""
+    recent = isinstance(value, datetime) and datetime.now(UTC) - value < timedelta(hours=12)
+    return f"{value:%H:%M:%S}" if recent else SHORT(value)
+
+
+LINES_OF, SHORT = tables.lines_of, tables._short
 _narrow = partial(_lines, columns_max=COLUMNS)
