@@ -35,6 +35,8 @@ BLOCK = re.compile(r"^(?:`(?P<path>[\w./-]+)`\n\n)?```(?P<language>\w+)\n(?P<tex
 COLUMNS = 80
 UNEXPECTED, SQL_ERROR = f"txbatch: {Unexpected.code} ", "ERROR:  "
 EXIT_CODE, NOT_SHOWN = "; echo $?", " > /dev/null"
+# What a driver prints, which is another process elsewhere.
+PROGRESS = re.compile(r"^txbatch \S+(?: \d+:\d+)?: read .*\n", re.MULTILINE)
 # What differs from run to run, as pages have it.
 DIGITS, DAY, CLOCK = "3f2a9c1d7b40", "2026-01-05", "09:15:02"
 
@@ -81,14 +83,15 @@ def _whole(command: str) -> bool:
 
 
 def canonical(printed: str, folder: Path) -> str:
-    """Return what was printed as a page has it: another place, name, time and duration for those of this run."""
-    text = printed.replace(str(folder), "/home/ana").replace(str(folder.resolve()), "/home/ana")
+    """Return what was printed as a page has it: no progress; another place, name, time and duration for those of this run."""
+    text = PROGRESS.sub("", printed.replace(str(folder), "/home/ana"))
     text = re.sub(r"\bcli:(restate-)?([0-9a-f]+)", lambda found: f"cli:{found[1] or ''}{DIGITS[: len(found[2])]}", text)
+    text = re.sub(r"\b[0-9a-f]{12}\b", DIGITS, text)
     now = datetime.now(UTC)
     for day in (now, now - timedelta(days=1)):
         text = re.sub(rf"{day:%Y-%m-%d}([ T])\d\d:\d\d(?::\d\d)?(?:\.\d+)?", rf"{DAY}\g<1>{CLOCK}", text)
     text = re.sub(r"(?<=  )\d\d:\d\d:\d\d(?=  |$)", CLOCK, text, flags=re.MULTILINE)
-    text = re.sub(r"(?<=  )\d:\d\d:\d\d(?=  |$)", "0:00:02", text, flags=re.MULTILINE)
+    text = re.sub(r"(?:(?<=  )|(?<=took ))\d:\d\d:\d\d(?=  |$)", "0:00:02", text, flags=re.MULTILINE)
     text = re.sub(r"\b(passed|failed) in [\d.]+s", r"\1 in 0.31s", text)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
@@ -103,6 +106,7 @@ class Reader:
         patch.setenv("LOGNAME", "ana")
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         patch.setattr("txbatch.cli.printing.lines_of", _narrow)
+        patch.setattr("txbatch.tables._short", _short)
         patch.setattr("txbatch.cli.reading.psql.os", SimpleNamespace(execve=_psql))
         patch.setattr("txbatch.failpoints.os", SimpleNamespace(kill=_kill, getpid=os.getpid, environ=os.environ))
 
@@ -185,5 +189,11 @@ def _lines(*given: Any, width: int | None = None, columns_max: int, **named: Any
     return LINES_OF(*given, width=width or columns_max, **named)
 
 
-LINES_OF = tables.lines_of
+def _short(value: Any) -> str:
+    """As of today, also a minute after midnight."""
+    recent = isinstance(value, datetime) and datetime.now(UTC) - value < timedelta(hours=12)
+    return f"{value:%H:%M:%S}" if recent else SHORT(value)
+
+
+LINES_OF, SHORT = tables.lines_of, tables._short
 _narrow = partial(_lines, columns_max=COLUMNS)

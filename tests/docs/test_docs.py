@@ -82,7 +82,7 @@ def test_the_readme_shows_the_job_that_the_demo_runs() -> None:
 
 
 def test_the_demo_ends_with_commands_that_exist() -> None:
-    programs = re.findall(r"bin/txbatch (\w+)(?: (\w+))?", LOOK_FURTHER)
+    programs = re.findall("bin/txbatch ([a-z]+)(?: ([a-z]+))?", LOOK_FURTHER)
     assert {name for name, _ in programs} == {"demo", "init"} <= set(main.commands)
     assert {within for name, within in programs if name == "demo"} <= set(demo.commands)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
