@@ -198,7 +198,10 @@ def test_an_act_without_an_answer_may_have_begun(browser: Browser, examples: Exa
 def test_an_error_is_explained_without_a_shell(browser: Browser, examples: Examples) -> None:
     with dialog(browser, examples, "", "Explain TX301") as (watched, box):
         until(lambda: "Is any number wrong?" in said(box))
-        assert "Mend the source" in said(box)
+        assert "Mend the source, or let the job filter or quarantine such records. Then clear the run, or run" in said(
+            box
+        )
+        assert "**" not in said(box)
         assert examples.count("errors/TX301") == 1
         assert watched.nameless() == []
         watched.page.keyboard.press("Escape")

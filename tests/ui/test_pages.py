@@ -130,7 +130,7 @@ def test_each_page_says_its_words_and_nothing_else_happens(
     """Names, errors and reasons with markup are text; no page is wider than its window; Tab leads to all that can be done."""
     dialogs: list[Dialog] = []
     with opened(browser, examples.url(), **settings) as watched:
-        watched.page.on("dialog", dialogs.append)
+        watched.page.on("dialog", lambda dialog: dialogs.append(dialog))
         for name, (query, words) in PAGES.items():
             watched.go(examples.url(query))
             text = watched.text()

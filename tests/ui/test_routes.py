@@ -513,7 +513,11 @@ def test_no_request_is_a_fault(site: Site, described: dict[str, list[str]], data
 # ---- the examples by which the page is written
 
 
-@pytest.mark.parametrize("file", sorted(PAYLOADS.glob("*.json")), ids=lambda file: file.stem)
+# A plan is no answer of a route: a run leaves it.
+ANSWERS = sorted(file for file in PAYLOADS.glob("*.json") if file.stem != "plan")
+
+
+@pytest.mark.parametrize("file", ANSWERS, ids=lambda file: file.stem)
 def test_the_examples_are_answers(file: Path) -> None:
     kind = max((name for name in EXAMPLES if file.stem.startswith(name)), key=len)
     example = json.loads(file.read_text())

@@ -175,6 +175,6 @@ function note(run, isPaused) {
 async function showPlan(view, hands, run, doIt) {
   if (run.state !== "success") return hands.say(run.first, note(run, false));
   const plan = await planOf(view.topology, run.dag_run_id);
-  return hands.say(run.first, plan === null ? note(run, false) : planned(plan),
+  return hands.say(run.first, plan === null ? note(run, false) : planned(plan, view.one.states),
     h("p", {}, "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
 }

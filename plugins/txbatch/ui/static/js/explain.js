@@ -15,8 +15,13 @@ export function codeIn(text) {
 
 function explain(code) {
   open(code, (hands) => {
-    const said = ({ text }) => hands.say(h("pre", { tabindex: "0", role: "region", "aria-label": `The page of ${code}` }, text));
+    const said = ({ text }) => hands.say(h("pre", { tabindex: "0", role: "region", "aria-label": `The page of ${code}` }, read(text)));
     get(`errors/${part(code)}`).then(said).catch((error) => hands.say(ill(refusal(error))));
     return { told: null, fields: null, buttons: null };
   });
+}
+
+// Lines of a paragraph are one line, which the dialog breaks; marks of headings and of bold words go.
+function read(text) {
+  return text.replace(/(\S)\n(?=[^\s|-])(?!\d+\. )/g, "$1 ").replace(/^#+ /gm, "").replaceAll("**", "");
 }
