@@ -111,9 +111,7 @@ class Years:
 
     def end_leases(self) -> None:
         """As if nobody had renewed them for a month."""
-        ended = (
-            "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '30 days' WHERE topology = 'buttons'"
-        )
+        ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '30 days'"
         with session(self.stack.outage.of) as ask:
             ask(f"{ended} WHERE topology = 'buttons' AND status IN ('planned', 'emitted')")
 

@@ -27,7 +27,7 @@ def named(row: list[str]) -> tuple[str, Path]:
     return found[1], (PAGE.parent / found[2]).resolve()
 
 
-def tests_in(module: Path) -> set[str]:
+def collected_of(module: Path) -> set[str]:
     """The tests of a module that pytest collects."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
     assert module.match("tests/*/test_*.py")
@@ -39,10 +39,10 @@ def test_a_row_says_all_and_names_a_test_that_is_collected(row: list[str]) -> No
     assert len(row) == 6
     assert all(row)
     test, module = named(row)
-    assert test in tests_in(module)
+    assert test in collected_of(module)
 
 
 @pytest.mark.parametrize("module", BUTTONS)
 def test_each_test_of_buttons_has_a_row(module: str) -> None:
     file = ROOT / "tests" / "airflow" / module
-    assert tests_in(file) - {test for test, of in map(named, rows()) if of == file} == set()
+    assert collected_of(file) - {test for test, of in map(named, rows()) if of == file} == set()
