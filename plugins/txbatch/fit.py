@@ -26,8 +26,9 @@ PYTHONS = (3, 11), (3, 14)
 POSTGRES_TRIED = 18
 # Earlier versions take no cookie for the API of a plugin.
 _PAGES_SINCE = "3.1.8"
-# Since this version, tasks need asynchronous sessions of Airflow's database. Before, no part of Airflow used here needs any.
-_ASYNC_SINCE = "3.4.0a0"
+# Airflow 3.3 alone can do without asynchronous sessions of its database: tasks of later versions need such sessions, and earlier
+# versions do not start with an empty URL for them.
+_WITHOUT_ASYNC = ">=3.3.0a0,<3.4.0a0"
 # The library for these sessions: the choice of Airflow itself, and like psycopg2 a client by libpq, for the same URLs.
 ASYNC_DRIVER = "psycopg"
 
@@ -91,17 +92,19 @@ def describe_postgres(number: str) -> str:
 
 
 def needs_async_sessions() -> bool:
-    """Return whether tasks of the installed Airflow need asynchronous sessions of Airflow's database.
+    """Return whether the installed Airflow needs asynchronous sessions of its database.
 
-    Raise TransientError if the library for these sessions is missing. Such an Airflow ends each task without a line in its log.
+    Raise TransientError if the library for these sessions is missing: Airflow 3.4 would end each task without a line in its log.
     """
+    from packaging.specifiers import SpecifierSet
+
     found = installed("apache-airflow-core") or installed("apache-airflow")
-    if found is None or not _is_since(found, _ASYNC_SINCE):
+    if found is None or SpecifierSet(_WITHOUT_ASYNC).contains(found, prereleases=True):
         return False
     if installed(ASYNC_DRIVER) is None:
         raise PackageMissing(
-            f"{ASYNC_DRIVER} is not installed beside Airflow {found}, whose tasks need asynchronous sessions of Airflow's "
-            f"database; {install('embedded')}"
+            f"{ASYNC_DRIVER} is not installed beside Airflow {found}, which needs asynchronous sessions of its database; "
+            f"{install('embedded')}"
         )
     return True
 
