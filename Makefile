@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo up down test test-all test-fast soak lint test-compose bench bench-quick bench-compare wheel setup lock clean
+.PHONY: help demo up down test test-all test-fast soak lint docs docs-generate test-compose bench bench-quick bench-compare wheel release-check setup lock clean
 
 # PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
 export PYTHON
@@ -47,6 +47,18 @@ lint: setup ## ruff, mypy, import-linter: what CI asks for
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-logo
 
+matrix: setup ## run the smoke tier with other versions, for two hours; CELLS="3.4.0b2 18" for some
+	PYTHONPATH=tests $(PY) -m matrix $(CELLS)
+
+docs: setup ## build the documentation into .txbatch/site, each warning an error; `txbatch docs` opens it
+	$(PY) -m sphinx -n -W --keep-going -q -b html -c docs -d .txbatch/site-trees . .txbatch/site
+
+docs-generate: setup ## write all that the code says of itself: docs/reference/, file cases, stored JSON, proofs of rules
+	$(PY) -m docs.generate
+	$(PY) tests/file_cases.py
+	$(PY) tests/stored_json.py
+	$(PY) tests/proofs.py
+
 test-compose: setup ## run docker-compose.yml for real and check its reports
 	bin/test-compose
 
@@ -65,6 +77,9 @@ setup: ## make .venv from requirements.txt, where that is not done yet
 
 wheel: setup ## build dist/txbatch-<version>-py3-none-any.whl, for `pip install`
 	$(PY) -m hatchling build -t wheel -d dist
+
+release-check: setup ## build wheel and sdist, install both into empty environments, run the project of `txbatch init`
+	bin/release-check
 
 lock: ## resolve requirements.in into requirements.txt; LOCK_ARGS=--upgrade for newer versions
 	@bin/lock $(LOCK_ARGS)

@@ -19,8 +19,9 @@ from bench.measure import Figure, Stopwatch
 from bench.results import FOLDER, Results, machine
 from txbatch import Count, PartitionedSpout, Topology, TransactionalState
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
-from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt, digest
+from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt
 from txbatch.core.protocol import coordinator
+from txbatch.core.stored_json import digest
 from txbatch.embedded import postgres
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate

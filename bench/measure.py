@@ -56,6 +56,12 @@ def noted(runs: Mapping[str, list[Stopwatch]], name: str, note: str) -> dict[str
     return {f"{name}, {note}": [Stopwatch(float(run.notes[note])) for run in runs[name]]}
 
 
+def paired(runs: Mapping[str, list[Stopwatch]], name: str, against: str) -> dict[str, list[Stopwatch]]:
+    """The ratio of two contestants in each round, as a contestant that a figure can name: what slows one round slows both."""
+    rounds = zip(runs[name], runs[against], strict=True)
+    return {f"{name} / {against}": [Stopwatch(one.seconds / other.seconds) for one, other in rounds]}
+
+
 @dataclass(frozen=True)
 class Figure:
     """A ratio, `measure` / `against`, and what is promised of it, if anything. `higher`: the larger the better.

@@ -18,7 +18,7 @@ from bench.results import Results
 from bench.small_files import BATCHES, FILES, write
 from txbatch.core.aggregates.aggregator import Count
 from txbatch.core.batch.transaction import Interval, Run
-from txbatch.core.protocol import bulk, coordinator
+from txbatch.core.protocol import bulk, planning_ahead
 from txbatch.core.sources.spout import Spout
 from txbatch.core.state.state import OpaqueState
 from txbatch.core.topology.topology import Topology
@@ -62,7 +62,7 @@ def _planned(
             txids = list[int]()
             for length in lengths:
                 left = runs[len(txids) : len(txids) + length]
-                txids += [batch.txid for batch in coordinator.initialize_many(ledger, topology, left, txids, length)]
+                txids += [batch.txid for batch in planning_ahead.initialize_many(ledger, topology, left, txids, length)]
                 if len(txids) == len(runs):
                     break
         engine.dispose()

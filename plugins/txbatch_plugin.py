@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +15,8 @@ from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from airflow.models.dagrun import DagRun
 
 log = logging.getLogger(__name__)
@@ -26,8 +27,11 @@ MARK = "txbatch: "
 AGAIN = f"{MARK}tried again; before: "
 LENGTH_MAX = 900
 FIRST_TASK = "InitializeTransactionOperator"
-# Earlier versions take no cookie for their API, and refuse an asset's destination with the whole plugin.
-PAGES_SINCE, ASSETS_SINCE = (3, 1, 8), (3, 4, 0)
+COMMIT_TASK, LAST_TASK = "commit", "success"
+# How lines begin that no run of a topology ends with, unless somebody marks its tasks.
+UNFINISHED = ("failed", "tried again", "waits for ", "waited ")
+# In the line of a run that catches up, on its way.
+PROGRESS = "; to go on, "
 PREFIX = "txbatch"
 
 
@@ -41,13 +45,61 @@ class RunNotes:
 
     @hookimpl
     def on_dag_run_success(self, dag_run: DagRun) -> None:
-        """Note the newest line left by a task of the run, or the reason for a run without tasks."""
-        _note(dag_run, _left(dag_run) or _too_late(dag_run))
+        """Note the newest line left by a task of the run, or a mark by hand, or the reason for a run without tasks."""
+        line, states = _left(dag_run), _states(dag_run)
+        if not states:
+            _note(dag_run, line or _too_late(dag_run))
+            return
+        if (
+            not ends(line) and states.get(LAST_TASK) == "success"
+        ):  # a task that was marked at work may leave a line after the end
+            line = _waited(dag_run, _newest(dag_run, XCOM_KEY, LAST_TASK)) or line
+        _note(dag_run, succeeded(line, _committed(dag_run)))
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: DagRun) -> None:
-        """Note the newest line left by a task of the run: the findings, or the error."""
-        _note(dag_run, _left(dag_run))
+        """Note the newest line left by a task of the run: the findings, or the error; or the tasks that left none."""
+        line, states = _left(dag_run), _states(dag_run)
+        _note(dag_run, failed(line, _committed(dag_run), states) if states else line)
+
+
+def ends(line: str | None) -> bool:
+    """True for a line that the green run of a topology ends with."""
+    return bool(line) and not str(line).startswith(UNFINISHED)
+
+
+def succeeded(line: str | None, committed: str | None) -> str:
+    """Return the note of a topology's green run: the line of its tasks, unless somebody marked tasks as successful.
+
+    `committed` names the txids of the task `commit`; None if the task did not end by itself.
+
+    >>> succeeded("txid 7: 914 records", "txid 7")
+    'txid 7: 914 records'
+    >>> succeeded("tried again (try 1 of 4): TX201", None)
+    'marked by hand: a mark commits nothing; clear the run to go on; before: tried again (try 1 of 4): TX201'
+    """
+    if line and ends(line):
+        return line
+    told = (
+        f"marked by hand after the commit of {committed}: no asset event was sent; clear the task {LAST_TASK} to send one"
+        if committed
+        else "marked by hand: a mark commits nothing; clear the run to go on"
+    )
+    return f"{told}; before: {line}" if line else told
+
+
+def failed(line: str | None, committed: str | None, states: Mapping[str, str | None]) -> str:
+    """Return the note of a topology's red run: the line of the task that failed. If no task left a line, name the tasks.
+
+    >>> failed(None, None, {"emit_batch": "failed", "commit": "upstream_failed"})
+    'failed: emit_batch ended by a mark, a kill, a timeout or an unknown error; clear the run to go on; nothing is half counted'
+    """
+    if line and (line.startswith("failed") or PROGRESS in line):
+        return line
+    tasks = ", ".join(task for task, state in states.items() if state == "failed") or "the run"
+    outcome = f"committed before: {committed}" if committed else "nothing is half counted"
+    told = f"failed: {tasks} ended by a mark, a kill, a timeout or an unknown error; clear the run to go on; {outcome}"
+    return f"{told}; before: {line}" if line else told
 
 
 def _note(dag_run: DagRun, line: str | None) -> None:
@@ -69,23 +121,77 @@ def _note_again(dag_run: DagRun) -> None:
 
 def _left(dag_run: DagRun) -> str | None:
     """Return the newest line left by a task of the run, and how long the run waited for the ledger."""
-    line, waited = _newest(dag_run, XCOM_KEY), _newest(dag_run, WAITED_KEY)
+    return _waited(dag_run, _newest(dag_run, XCOM_KEY))
+
+
+def _waited(dag_run: DagRun, line: str | None) -> str | None:
+    waited = _newest(dag_run, WAITED_KEY) if line else None
     return f"{line}; {waited}" if line and waited and waited not in line else line
 
 
-def _newest(dag_run: DagRun, key: str) -> str | None:
-    from airflow.models.xcom import XComModel
+def _newest(dag_run: DagRun, key: str, task: str | None = None) -> str | None:
+    return line_of(_xcom(dag_run, key, task))
+
+
+def _xcom(dag_run: DagRun, key: str, task: str | None = None) -> object:
+    """Return the newest XCom of the run with this key, of a task or of any; None without one."""
     from sqlalchemy import select
     from sqlalchemy.orm import object_session
 
+    try:
+        from airflow.models.xcom import XComModel
+    except ImportError:  # an older Airflow, in which no DAG of txbatch loads
+        return None
     session = object_session(dag_run)
     if session is None:
         return None
-    mine = (XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == key)
+    mine = [XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == key]
+    if task is not None:
+        mine.append(XComModel.task_id == task)
     with session.no_autoflush:
         newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(1)
         found = session.scalars(newest).first()
-    return None if found is None else line_of(found.value)
+    return None if found is None else found.value
+
+
+def _committed(dag_run: DagRun) -> str | None:
+    return txids_of(_xcom(dag_run, "return_value", COMMIT_TASK))
+
+
+def txids_of(value: object) -> str | None:
+    """Return the txids in the XCom of a commit, in words; None if the XCom has no txids.
+
+    >>> txids_of('{"topology": "sales", "txid": 7}'), txids_of({"txids": [4, 5, 6]}), txids_of(None)
+    ('txid 7', 'txids 4 to 6', None)
+    """
+    told = value
+    if isinstance(value, str):
+        with suppress(ValueError):
+            told = json.loads(value)
+    if not isinstance(told, dict):
+        return None
+    named = told.get("txids")
+    found = [each for each in (named if isinstance(named, list) else [told.get("txid")]) if isinstance(each, int)]
+
+    from txbatch.core.text import list_txids
+
+    return list_txids(found) if found else None
+
+
+def _states(dag_run: DagRun) -> dict[str, str | None]:
+    """Return the state of each task of a topology's run; nothing for the run of another DAG, or for a run without tasks."""
+    from sqlalchemy.orm import object_session
+
+    session = object_session(dag_run) if _of_topology(dag_run) else None
+    if session is None:
+        return {}
+    with session.no_autoflush:
+        return {each.task_id: each.state for each in dag_run.get_task_instances(session=session)}
+
+
+def _of_topology(dag_run: DagRun) -> bool:
+    dag = dag_run.dag
+    return dag is not None and FIRST_TASK in {task.task_type for task in dag.tasks}
 
 
 def line_of(value: object) -> str | None:
@@ -112,9 +218,7 @@ def _too_late(dag_run: DagRun) -> str | None:
     suggests now.
     """
     dag, date = dag_run.dag, dag_run.logical_date
-    if not (
-        dag and date and dag.end_date and date > dag.end_date and FIRST_TASK in {task.task_type for task in dag.tasks}
-    ):
+    if not (dag and date and dag.end_date and date > dag.end_date and _of_topology(dag_run)):
         return None
     return (
         f"nothing was done: the logical date {date:%Y-%m-%d} is after the DAG's end date {dag.end_date:%Y-%m-%d}; trigger a run "
@@ -132,34 +236,32 @@ class Pages(NamedTuple):
 @cache
 def pages() -> Pages:
     """Return the pages for this Airflow. Without the pages the API server starts all the same, and its log has the reason."""
-    from airflow import __version__
-
-    version = version_of(__version__)
-    if version < PAGES_SINCE:
-        log.warning("the pages of txbatch need Airflow 3.1.8 or newer, and this is %s: they are not shown", __version__)
-        return Pages([], [])
     try:
+        from airflow import __version__
+
+        from txbatch import fit
+
+        if not fit.takes_pages(__version__):
+            log.warning(
+                "the pages of txbatch need Airflow 3.1.8 or newer, and this is %s: no page is shown", __version__
+            )
+            return Pages([], [])
         from txbatch.ui.app import create_app
 
-        return Pages([{"app": create_app(), "url_prefix": f"/{PREFIX}", "name": "txbatch"}], views(version))
+        shown = views(fit.places_of_pages(), narrow=fit.narrows_pages())
+        return Pages([{"app": create_app(), "url_prefix": f"/{PREFIX}", "name": "txbatch"}], shown)
     except Exception:  # the API server would end
         log.exception("the pages of txbatch cannot be shown")
         return Pages([], [])
 
 
-def version_of(told: str) -> tuple[int, ...]:
-    """Return the numbers of a version.
-
-    >>> version_of("3.4.0rc1")
-    (3, 4, 0)
+def views(places: Collection[str], *, narrow: bool) -> list[dict[str, Any]]:
+    """Return the pages with their places in Airflow: in Browse, on a DAG, on a run and, where an Airflow has the place, on an
+    asset. `narrow`: on DAGs and assets of txbatch alone.
     """
-    return tuple(map(int, re.findall(r"\d+", told)[:3]))
-
-
-def views(version: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Return the places of the pages in Airflow: in Browse, on a DAG, on a run and, where an Airflow has it, on an asset."""
     page, icon = f"{PREFIX}/page", f"{PREFIX}/static/icon.svg"
-    ours: dict[str, Any] = {"applies_to": {"dag.tags.name": ["txbatch"]}} if version >= ASSETS_SINCE else {}
+    of_dags: dict[str, Any] = {"applies_to": {"dag.tags.name": ["txbatch"]}} if narrow else {}
+    of_assets: dict[str, Any] = {"applies_to": {"asset.group": ["txbatch"]}} if narrow else {}
     found: list[dict[str, Any]] = [
         {"name": "Transactions", "destination": "nav", "category": "browse", "href": page, "url_route": PREFIX},
         {
@@ -167,25 +269,24 @@ def views(version: tuple[int, ...]) -> list[dict[str, Any]]:
             "destination": "dag",
             "href": f"{page}?dag_id={{DAG_ID}}",
             "url_route": "txbatch-dag",
-            **ours,
+            **of_dags,
         },
         {
             "name": "Transaction",
             "destination": "dag_run",
             "href": f"{page}?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
             "url_route": "txbatch-run",
-            **ours,
+            **of_dags,
         },
-    ]
-    if version >= ASSETS_SINCE:
-        asset = {
+        {
             "name": "Data",
             "destination": "asset",
             "href": f"{page}?asset={{ASSET_URI}}",
             "url_route": "txbatch-asset",
-        }
-        found.append(asset)
-    return [{**view, "icon": icon} for view in found]
+            **of_assets,
+        },
+    ]
+    return [{**view, "icon": icon} for view in found if view["destination"] in places]
 
 
 class TxbatchPlugin(AirflowPlugin):

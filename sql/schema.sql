@@ -106,6 +106,7 @@ CREATE TABLE txbatch.batch (
     abandoned       boolean NOT NULL DEFAULT false,  -- aborted by a run, as no live run looked after it (R6)
     records_to      bigint,                          -- of all batches that count, as of its commit; null: not known
     came_late       json,                            -- late records that it met of earlier intervals, by stream, position and file; null: it did not look
+    found_by        bigint,                          -- of a restate by a look back: the batch that met the late records (R17)
     PRIMARY KEY (topology, txid),
     CHECK (kind = 'restate' OR position = txid),
     CHECK ((status = 'committed') = (committed_at IS NOT NULL)),
@@ -114,6 +115,7 @@ CREATE TABLE txbatch.batch (
     CHECK ((status = 'aborted') = (aborted_at IS NOT NULL)),
     CHECK (status <> 'aborted' OR reason IS NOT NULL),
     CONSTRAINT batch_abandoned_check CHECK (NOT abandoned OR status = 'aborted'),
+    CONSTRAINT batch_found_by_check CHECK (found_by IS NULL OR kind = 'restate'),
     CHECK (status NOT IN ('emitted', 'committed') OR kind = 'skip' OR fence > 0),
     CHECK ((fence = 0) = (token IS NULL)),
     CHECK (succeeded_at IS NULL OR status = 'committed'),

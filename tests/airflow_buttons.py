@@ -78,7 +78,16 @@ class AirflowButtons(AirflowApi):
 
     def fail_run(self, dag_id: str, run_id: str) -> Json:
         """Marks the run as failed, which ends its tasks."""
-        return self._send("PATCH", run_path(dag_id, run_id), {"state": "failed"})
+        return self.mark_run(dag_id, run_id, "failed")
+
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> Json:
+        """Marks the run as success or failed, as its menu does."""
+        return self._send("PATCH", run_path(dag_id, run_id), {"state": state})
+
+    def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str) -> Json:
+        """Marks a task as success or failed; if it is at work, Airflow ends its process within seconds."""
+        path = f"{run_path(dag_id, run_id)}/taskInstances/{part(task_id)}"
+        return self._send("PATCH", path, {"new_state": state})
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
         """Makes Airflow forget a run that has ended."""
@@ -92,9 +101,13 @@ class AirflowButtons(AirflowApi):
     def clear_run(self, dag_id: str, run_id: str, *, only_failed: bool = False) -> Json:
         return self._send("POST", f"{run_path(dag_id, run_id)}/clear", {"dry_run": False, "only_failed": only_failed})
 
-    def clear_tasks(self, dag_id: str, run_id: str, task_ids: Iterable[str], *, downstream: bool = False) -> Json:
+    def clear_tasks(
+        self, dag_id: str, run_id: str, task_ids: Iterable[str], *, downstream: bool = False, future: bool = False
+    ) -> Json:
+        """Clears tasks of a run; with `future` also those of each run with a later logical date."""
         body = {"dry_run": False, "dag_run_id": run_id, "task_ids": list(task_ids), "only_failed": False}
-        return self._send("POST", f"dags/{part(dag_id)}/clearTaskInstances", body | {"include_downstream": downstream})
+        body |= {"include_downstream": downstream, "include_future": future}
+        return self._send("POST", f"dags/{part(dag_id)}/clearTaskInstances", body)
 
     def raised(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> list[Json]:
         """The exceptions that the log of a try shows, one behind the other, each with its frames."""

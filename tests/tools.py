@@ -8,7 +8,10 @@ from collections.abc import Mapping
 
 # Debian's package, by the names of its program, and the tests that do not run without.
 TOOLS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "chromium": (("chromium", "chromium-browser", "google-chrome"), "tests/ui in a browser"),
+    "chromium": (
+        ("chromium", "chromium-browser", "google-chrome"),
+        "tests/ui and tests/airflow/test_pages.py in a browser",
+    ),
     "pgbouncer": (("pgbouncer",), "tests/postgres/test_source_pooler.py"),
 }
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from txbatch.spouts.static_files import StaticFiles
     from txbatch.storage.parquet_files import ParquetFiles
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AppendState",
     "ApproxCountDistinct",

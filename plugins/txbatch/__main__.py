@@ -10,6 +10,13 @@ def command() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"txbatch, version {__version__}")
         return
+    from txbatch.core.errors import TxbatchError
+    from txbatch.fit import check_python
+
+    try:
+        check_python()  # before the commands: these do not import on an older Python
+    except TxbatchError as error:
+        sys.exit(f"txbatch: {error}")
     from txbatch.cli.main import main
 
     main(prog_name="txbatch")

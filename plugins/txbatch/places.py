@@ -24,6 +24,11 @@ def error_pages() -> Path:
     return _PACKAGE.parents[1] / "docs" / "errors.md" if in_checkout() else _PACKAGE / "_errors.md"
 
 
+def site() -> Path:
+    """Return the first page of the documentation that `make docs` builds in a checkout."""
+    return _PACKAGE.parents[1] / ".txbatch" / "site" / "docs" / "index.html"
+
+
 def project_root() -> Path:
     """Return the checkout, or the nearest project at or above the working directory, or at last the working directory."""
     if in_checkout():

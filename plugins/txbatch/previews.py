@@ -11,7 +11,7 @@ from txbatch.core.batch.planned_ranges import read
 from txbatch.core.batch.transaction import Restate, Run
 from txbatch.core.corrections.verify import EmitAgain
 from txbatch.core.errors import SourceChanged, Unverifiable
-from txbatch.core.protocol.planning import plan_restate
+from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.restate import check_whole
 from txbatch.postgres.corrections.restate_preview import Effect, effects
 from txbatch.run.steps import Steps

@@ -476,16 +476,16 @@ SELECT clock_timestamp();
 -- insert_batches --
 -- Txids with their metadata (R1); those with a position count that again (R17).
 INSERT INTO txbatch.batch (topology, txid, position, kind, key, data_interval, metadata, prev_txid, lease_run, lease_until,
-                           reason, requested_by)
+                           reason, requested_by, found_by)
 SELECT :topology, p.txid, COALESCE(p.position, p.txid), CASE WHEN p.position IS NULL THEN 'ordinary' ELSE 'restate' END, p.key,
        CASE WHEN p.position IS NOT NULL THEN again.data_interval
             WHEN p.interval_start IS NOT NULL THEN tstzrange(p.interval_start, p.interval_end, '[)') END,
        CAST(p.metadata AS json), p.prev_txid, p.run, clock_timestamp() + make_interval(secs => :lease_seconds),
-       p.reason, p.requested_by
+       p.reason, p.requested_by, p.found_by
   FROM unnest(CAST(:txids AS bigint[]), CAST(:positions AS bigint[]), CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
               CAST(:ends AS timestamptz[]), CAST(:plans AS text[]), CAST(:prev_txids AS bigint[]), CAST(:runs AS text[]),
-              CAST(:reasons AS text[]), CAST(:requested_by AS text[]))
-       AS p(txid, position, key, interval_start, interval_end, metadata, prev_txid, run, reason, requested_by)
+              CAST(:reasons AS text[]), CAST(:requested_by AS text[]), CAST(:found_by AS bigint[]))
+       AS p(txid, position, key, interval_start, interval_end, metadata, prev_txid, run, reason, requested_by, found_by)
   LEFT JOIN txbatch.batch again ON (again.topology, again.txid) = (:topology, p.position)
  ORDER BY p.txid;
 
@@ -515,6 +515,12 @@ RETURNING txid;
 UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
  WHERE topology = :topology AND txid = :txid AND lease_run = :run AND status IN ('planned', 'emitted')
 RETURNING txid;
+
+-- renew_leases_of_run --
+-- A run that waited for the ledger is alive: its open batches, and those of the runs named after it and a number.
+UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+ WHERE topology = :topology AND status IN ('planned', 'emitted')
+   AND (lease_run = :run OR (starts_with(lease_run, :parts) AND substr(lease_run, length(:parts) + 1) ~ '^[0-9]+$'));
 
 -- supersede_attempts --
 -- Older attempts of the txid are over.
@@ -728,9 +734,7 @@ SELECT txid FROM txbatch.batch WHERE topology = :topology AND kind = 'skip' AND 
 
 -- oldest_unfinished --
 -- The oldest unfinished batch above a txid whose run has such a name, whether or not that is still alive.
-SELECT b.txid, b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
-       b.metadata -> 'parameters' AS parameters
-  FROM txbatch.batch b
+SELECT b.txid FROM txbatch.batch b
  WHERE b.topology = :topology AND starts_with(b.lease_run, :prefix) AND b.succeeded_at IS NULL AND b.status <> 'aborted'
    AND b.txid > :above ORDER BY b.txid LIMIT 1;
 

@@ -18,8 +18,10 @@ import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
 from airflow_support import KILLS, PASSWORD, QUIET, TASKS, Shown, Stack
+from airflow_years import Years
 from outages import Outage
 from sqlalchemy import make_url
+from support import until
 
 from txbatch import settings
 from txbatch.local import demo
@@ -30,7 +32,7 @@ from txbatch.postgres.database.engine import connect
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
-DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "flaky")
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "buttons", "days", "flaky")
 
 
 @pytest.fixture(scope="package")
@@ -66,7 +68,7 @@ def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By what jobs/pipeline.py, jobs/late.py and jobs/outage.py are held, made to fail, and made ready."""
+    """By what jobs/pipeline.py, late.py, outage.py and buttons.py are held, made to fail, and made ready; the files of days."""
     return tmp_path_factory.mktemp("pipeline")
 
 
@@ -125,6 +127,7 @@ def running(
         "REACH_FOLDER": str(examples_folder / "reach"),
         "ORDERS_FOLDER": str(examples_folder / "orders"),
         "TXBATCH_EXAMPLE": "given",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
     }
     folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
     airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
@@ -144,6 +147,24 @@ def stack(running: Stack) -> Iterator[Stack]:
     """The Airflow at rest: nothing runs, and nothing is to be killed."""
     yield running
     running.rest()
+
+
+@pytest.fixture(scope="module")
+def years(stack: Stack, pipeline_folder: Path) -> Iterator[Years]:
+    """The DAG whose buttons are pressed; nothing holds its tasks in the end."""
+    found = Years(stack, pipeline_folder)
+    yield found
+    for task in TASKS:
+        found.release(task)
+
+
+@pytest.fixture(scope="module")
+def active_years(years: Years) -> None:
+    """The DAG is unpaused, and what Airflow schedules then has ended."""
+    api = years.stack.api
+    api.unpause("buttons")
+    scheduled = until(lambda: [each for each in api.dag_runs("buttons") if each["run_type"] == "scheduled"])
+    assert years.end(scheduled[0]["dag_run_id"])[0] == "success"
 
 
 @pytest.fixture(scope="package")

@@ -22,7 +22,21 @@ topology = Topology("words")
 stream = topology.new_stream("in", FixedBatchSpout("word string, n bigint", 2, ("a", 1), ("b", 2), ("a", 3), ("c", 4)))
 stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count(), total=Sum("n"))
 """
-CHECKS = ["database", "migrations", "rights", "warehouses", "spark", "airflow", "java", "staging", "sources", "dags"]
+CHECKS = [
+    *(
+        "database",
+        "migrations",
+        "rights",
+        "warehouses",
+        "python",
+        "spark",
+        "airflow",
+        "java",
+        "staging",
+        "sources",
+        "dags",
+    ),
+]
 COMMANDS = [
     ("migrate",),
     ("status",),
@@ -169,6 +183,7 @@ def test_doctor_fails_when_something_is_wrong(
         "migrations": False,
         "rights": False,
         "warehouses": False,
+        "python": True,
         "airflow": True,
         "spark": True,
         "java": True,

@@ -249,7 +249,7 @@ HARMLESS = {
     "txbatch.state.pruned": "of rows that retention pruned nothing is there to compare it with",
     "txbatch.rebuild.topology": "asked as of before it, a state has what its generation counts now, which is verified",
     "txbatch.batch.key": READ_IN_FLIGHT,
-    "txbatch.batch.prev_txid": READ_IN_FLIGHT,
+    **dict.fromkeys(("txbatch.batch.prev_txid", "txbatch.batch.found_by"), READ_IN_FLIGHT),
     **dict.fromkeys(("txbatch.batch.watermark", "txbatch.consumed.latest"), TO_COME),
     **dict.fromkeys(("txbatch.batch.closed_to", "txbatch.batch.closed"), HANDED_ON),
     "txbatch.rebuilt.late": "what was counted is in the manifests and in the plans, of which it is only told",

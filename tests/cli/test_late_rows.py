@@ -123,7 +123,8 @@ def test_a_run_tells_late_rows_and_with_a_lookback_counts_them(
     assert restates(txbatch)[1:] == [(9, 3, "lookback: 2 records in shop.sale")]
     write_job("by_day.py", JOB.replace("{lookback}", ', lookback="30 days"'))
     said = ran(txbatch("run", job, *days(8)))
-    assert "late for txid 2: 1 record in shop.sale; 1 row is gone since" in said
+    changed = 'by_day: changed for txid 2: 1 row in shop.sale; `txbatch restate by_day 2 --why "..."` counts them'
+    assert f"{changed} as they are now" in said, "as after an UPDATE: a row went, and a row came"
     assert restates(txbatch)[2:] == [(11, 1, "lookback: 1 record in shop.sale")]
     ran(txbatch("run", job, *days(8)))
     assert len(restates(txbatch)) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,13 @@ def restates(engine: Engine) -> list[tuple[Any, ...]]:
 def comes(root: Path, name: str, *lines: str) -> None:
     with (root / name).open("a") as file:
         file.writelines(f"{line}\n" for line in lines)
+
+
+def late_for_first(days: Callable[..., str], root: Path, *given: Any, **changes: Any) -> str:
+    """A job of which the first day is committed, and has a late record in a new file."""
+    job = days(*given, **changes)
+    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    return job
 
 
 def test_without_lookback_late_records_are_told_until_a_restate_counts_them(
@@ -190,6 +198,23 @@ def test_a_file_that_is_gone_or_was_replaced_is_told_and_counts_nothing_again(
     assert restates(engine) == []
 
 
+def test_an_old_file_that_retention_took_keeps_no_late_record_out(
+    txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
+) -> None:
+    (root / "0.csv").write_text("2023-12-31T10:00Z,z\n")
+    before = datetime(2023, 12, 31, 11, tzinfo=UTC).timestamp()
+    os.utime(root / "0.csv", (before, before))
+    job = days()
+    (root / "0.csv").unlink()
+    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    assert "late for" not in ran(txbatch("run", job, *day(2)))
+    assert restates(engine) == [(3, 1, "lookback: 1 record in x.csv")]
+    assert counts(engine) == {"a": (2, 3), "b": (1, 3)}
+    comes(root, "y.csv", "2024-01-01T10:00Z,c", "2024-01-03T10:00Z,c")
+    ran(txbatch("run", job, *day(3)))
+    assert counts(engine)["c"] == (2, 5)
+
+
 def test_what_was_moved_to_another_file_is_gone_from_its_own(
     txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
 ) -> None:
@@ -217,8 +242,7 @@ def test_a_state_that_cannot_be_counted_again_is_told_and_fails_nothing(
     told: str,
 ) -> None:
     monkeypatch.setenv("TXBATCH_DATABASE_URL_WAREHOUSE", databases("warehouse"))
-    job = days(state=state)
-    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    job = late_for_first(days, root, state=state)
     said = ran(txbatch("run", job, *day(2)))
     assert "late for txid 1: 1 record in x.csv; " in said
     assert told in said
@@ -258,8 +282,7 @@ def test_what_was_given_up_is_told(txbatch: Txbatch, days: Callable[..., str], r
 def test_a_rebuild_counts_what_came_late(
     txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
 ) -> None:
-    job = days(None)
-    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    job = late_for_first(days, root, None)
     assert "late for txid 1" in ran(txbatch("run", job, *day(2)))
     ran(txbatch("rebuild", job, "--why", "all of it"))
     assert "late for" not in ran(txbatch("status"))
@@ -275,8 +298,7 @@ def test_a_late_record_that_cannot_be_counted_blocks_no_other_batch(
                 raise BadRecord("x.csv, line 1, field 'name': 'a' is no name")
             super().emit(folder, assignment)
 
-    job = days()
-    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    job = late_for_first(days, root)
     with monkeypatch.context() as patch:
         patch.setattr("txbatch.wiring.Application", Refuses)
         said = ran(txbatch("run", job, *day(2)))
@@ -295,8 +317,7 @@ def test_what_a_killed_call_left_the_next_one_counts(
                 raise KeyboardInterrupt
             super().emit(folder, assignment)
 
-    job = days()
-    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    job = late_for_first(days, root)
     with monkeypatch.context() as patch:
         patch.setattr("txbatch.wiring.Application", Dies)
         assert txbatch("run", job, *day(2)).exit_code == 130
@@ -309,8 +330,7 @@ def test_what_a_killed_call_left_the_next_one_counts(
 def test_what_was_met_before_lookback_was_said_is_counted_once_it_is(
     txbatch: Txbatch, write_job: WriteJob, days: Callable[..., str], root: Path, engine: Engine
 ) -> None:
-    job = days(None)
-    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    job = late_for_first(days, root, None)
     ran(txbatch("run", job, *day(2)))
     write_job("days.py", job_text(root, "3 days"))
     ran(txbatch("run", job, *day(3)))
@@ -321,8 +341,7 @@ def test_before_the_first_look_files_are_compared_as_far_as_the_lookback_reaches
     txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
 ) -> None:
     """As in a ledger of the version before: no batch says what it met."""
-    job = days()
-    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    job = late_for_first(days, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("txbatch.run.steps.Steps._look", lambda self, batch: None)
         ran(txbatch("run", job, *day(2)))
@@ -336,8 +355,7 @@ def test_two_runs_that_meet_the_same_file_count_it_once(
     txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
 ) -> None:
     """Both were emitted before the other one committed."""
-    job = days()
-    comes(root, "x.csv", "2024-01-01T10:00Z,a")
+    job = late_for_first(days, root)
     loaded, where = load_job(job), settings.resolve()
     with open_runner(loaded, where) as first, open_runner(loaded, where) as second:
         done = [next(batches) for batches in (first.run_each(_days(2)), second.run_each(_days(3)))]
@@ -353,8 +371,6 @@ def test_two_runs_that_meet_the_same_file_count_it_once(
 
 
 def _days(number: int) -> list[Any]:
-    from datetime import UTC, datetime
-
     from txbatch import Interval
 
     return [Interval(datetime(2024, 1, number, tzinfo=UTC), datetime(2024, 1, number + 1, tzinfo=UTC))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from support import ListSpout
 from txbatch import Interval
 from txbatch.core.batch.came_late import Late
 from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, Run
-from txbatch.core.protocol.lookback import LookFacts, outstanding
+from txbatch.core.protocol.lookback import LookFacts, is_by_look_back, outstanding
 from txbatch.core.records.time_buckets import micros_of
 
 pytestmark = pytest.mark.rule("R17")
@@ -143,6 +144,23 @@ def test_what_came_late_is_kept_until_a_later_version_counts_it(days: Days) -> N
     assert outstanding(days.ledger.found_late(days.name), "again".__eq__) == [late]
     days.goes(batch, again, words(dog=2))
     assert days.late == []
+
+
+def test_a_restate_is_by_a_look_back_if_a_look_back_asked_whatever_its_reason(days: Days) -> None:
+    """It was told by how the reason begins: a person may begin one alike."""
+    days.day(1, {}, a=10)
+    days.day(2, {1: {"x": Late(12, 0)}}, x=90)
+    asked = {
+        "person": Restate(1, "lookback: three days, I looked by hand", "anna"),
+        "look back": Restate(1, "late", found_by=2),
+    }
+    for name, restate in asked.items():
+        batch = days.initialize(Run(name, restate=restate))
+        assert isinstance(batch, Batch)
+        stored = days.ledger.batch(days.name, batch.txid)
+        assert is_by_look_back(stored) is (name == "look back")
+        assert stored.restate == replace(restate, skipped=True)
+        days.ledger.abort(days.name, batch.txid, "enough")
 
 
 def test_an_aborted_restate_counts_nothing(days: Days) -> None:

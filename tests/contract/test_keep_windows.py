@@ -20,7 +20,7 @@ from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology, failpoi
 from txbatch.core.batch.transaction import Assignment, Batch, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError
-from txbatch.core.protocol import coordinator
+from txbatch.core.protocol import coordinator, planning_ahead
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
@@ -292,9 +292,28 @@ def test_an_interval_that_is_earlier_than_what_left_is_refused_until_all_is_coun
     )
     with pytest.raises(TerminalError, match=told):
         visits.plans(2)
-    assert coordinator.initialize_many(visits.ledger, visits.topology, [day(2), day(13)]) == []
-    (only,) = coordinator.initialize_many(visits.ledger, visits.topology, [day(13), day(2)])
+    assert planning_ahead.initialize_many(visits.ledger, visits.topology, [day(2), day(13)]) == []
+    (only,) = planning_ahead.initialize_many(visits.ledger, visits.topology, [day(13), day(2)])
     assert (only.txid, visits.starts()) == (11, {11 * 1440: 2})
+
+
+def test_the_first_intervals_that_are_refused_are_told_before_they_are_planned(backing: Any) -> None:
+    """R24: so a run that catches up passes by what it cannot count, and counts what comes later."""
+    visits = KeepingDays(backing)
+    asked = [interval for number in (1, 2, 11, 13) if (interval := day(number).interval)]
+    assert visits.ledger.refused(visits.topology, asked) == []
+    for number in range(3, 13):
+        visits.counts_day(visits.plans(number), number, 5)
+    visits.folds(8)
+    assert visits.ledger.refused(visits.topology, asked) == []
+    visits.leaves()
+    first, second = visits.ledger.refused(visits.topology, asked)
+    for number, error in ((1, first), (2, second)):
+        with pytest.raises(TerminalError) as caught:
+            visits.plans(number)
+        assert (type(error), error.text) == (type(caught.value), caught.value.text)
+    assert visits.ledger.refused(visits.topology, asked[2:]) == []
+    assert visits.ledger.refused(visits.topology, []) == []
 
 
 # ---- readers

@@ -18,7 +18,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Restate, Run, Tran
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import ChangeTooEarly, RecordsGone, TerminalError
 from txbatch.core.protocol import coordinator
-from txbatch.core.protocol.planning import plan_again
+from txbatch.core.protocol.planning_again import plan_again
 from txbatch.core.records.fields import Field
 from txbatch.core.state.keep import Keep
 from txbatch.core.upstream import look_ups

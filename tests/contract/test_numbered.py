@@ -18,7 +18,7 @@ from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import BrokenChain
-from txbatch.core.protocol import coordinator
+from txbatch.core.protocol import coordinator, planning_ahead
 from txbatch.direct.emitter import partials_of
 from txbatch.direct.operations import records
 
@@ -121,7 +121,7 @@ def test_of_batches_that_are_planned_ahead_the_first_alone_has_its_numbers(backi
     """A process may plan several that it brings to their commits itself: the next one is planned anew."""
     visits = Visits(backing)
     visits.ledger.register(visits.topology, "jobs/job.py")
-    first, second = coordinator.initialize_many(visits.ledger, visits.topology, [run("1"), run("2")])
+    first, second = planning_ahead.initialize_many(visits.ledger, visits.topology, [run("1"), run("2")])
     visits.commits(first, "ab", "1")
     told = "txid 2 numbers records of stream 'visits' from 0 on, and 2 are committed: it is aborted and planned anew"
     with pytest.raises(BrokenChain, match=told):

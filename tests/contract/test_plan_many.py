@@ -12,7 +12,8 @@ from support import LogSpout, run, word_count
 
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Run
 from txbatch.core.errors import IntervalNotOver, IntervalTaken
-from txbatch.core.protocol.coordinator import initialize_many, initialize_transaction
+from txbatch.core.protocol.coordinator import initialize_transaction
+from txbatch.core.protocol.planning_ahead import initialize_many
 
 
 def registered(backing: Any, topology: Any) -> Any:

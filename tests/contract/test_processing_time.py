@@ -17,7 +17,7 @@ from txbatch import Count, OpaqueState, Topology, window
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.protocol import coordinator
+from txbatch.core.protocol import coordinator, planning_ahead
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.event_time import pin_watermarks
 from txbatch.core.records.time_buckets import micros_of, time_of
@@ -162,7 +162,7 @@ def test_batches_that_are_planned_together_have_the_same_time_and_a_restate_that
     visits = Visits(backing, clock)
     visits.commits(visits.planned(run("1"), "10:02"), 1, "1")
     clock.shows = at("10:31")
-    ahead = coordinator.initialize_many(visits.ledger, visits.topology, [run("2"), run("3")])
+    ahead = planning_ahead.initialize_many(visits.ledger, visits.topology, [run("2"), run("3")])
     assert [each.plan.planned_at for each in ahead] == 2 * [micros_of(at("10:31"))]
     for batch, name in zip(ahead, "23", strict=True):
         visits.commits(batch, 1, name)

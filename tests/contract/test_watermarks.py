@@ -17,7 +17,7 @@ from txbatch import Count, OpaqueState, Topology, session_window, window
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.protocol import coordinator
+from txbatch.core.protocol import coordinator, planning_ahead
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.windows.session_window import SessionWindow
@@ -148,11 +148,11 @@ def test_batches_that_are_planned_together_and_their_restates_say_what_each_woul
     visits = Visits(backing)
     assert visits.counts("1", a=[69]) == (59, 0)
     visits.spout.lengths = {"a": 1_000_025}
-    ahead = coordinator.initialize_many(visits.ledger, visits.topology, [run("2"), run("3")])
+    ahead = planning_ahead.initialize_many(visits.ledger, visits.topology, [run("2"), run("3")])
     assert [each.plan.watermark for each in ahead] == 2 * [{"visits": micros_of(at(59))}]
     for batch, name, minutes in zip(ahead, "23", ([500], [5, 65]), strict=True):
         assert visits.commit(batch, visits.emit(batch, {"a": minutes}, name)) == (490, 0)
-    again = coordinator.initialize_many(visits.ledger, visits.topology, [restate_of(1), restate_of(3)])
+    again = planning_ahead.initialize_many(visits.ledger, visits.topology, [restate_of(1), restate_of(3)])
     assert [each.plan.watermark for each in again] == [{}, {"visits": micros_of(at(59))}]
 
 
@@ -478,7 +478,9 @@ def test_what_is_late_is_the_same_of_days_that_are_planned_together_and_one_by_o
     visits, found = Days(backing, "seen", late="drop"), Counter[int | None]()
     visits.ledger.register(visits.topology, "jobs/job.py")
     planned = (
-        coordinator.initialize_many(visits.ledger, visits.topology, [day(each) for each in order]) if together else []
+        planning_ahead.initialize_many(visits.ledger, visits.topology, [day(each) for each in order])
+        if together
+        else []
     )
     for place, number in enumerate(order):
         batch = planned[place] if together else visits.plans(number)
@@ -530,7 +532,7 @@ def test_intervals_that_are_planned_together_each_have_their_own(backing: Any) -
     visits = Days(backing, late="drop")
     visits.counts_day(visits.plans(5), 5, 5)
     visits.ledger.register(visits.topology, "jobs/job.py")
-    ahead = coordinator.initialize_many(visits.ledger, visits.topology, [day(number) for number in (1, 7, 2)])
+    ahead = planning_ahead.initialize_many(visits.ledger, visits.topology, [day(number) for number in (1, 7, 2)])
     assert [each.plan.watermark for each in ahead] == [{"visits": micros_of(at(each * 1440))} for each in (1, 7, 2)]
     assert [visits.counts_day(*each, 5)[1] for each in zip(ahead, (1, 7, 2), strict=True)] == [0, 0, 0]
     again = visits.plans(restate_of(2))

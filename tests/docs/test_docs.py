@@ -12,11 +12,12 @@ from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
 import txbatch
-from txbatch.cli.main import main
+from txbatch.cli.main import demo, main
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Interval
 from txbatch.launch.job_file import load_job
+from txbatch.local.demo import LOOK_FURTHER
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.testing import submit_topology
 
@@ -78,6 +79,14 @@ def test_what_a_page_imports_is_public(document: Path) -> None:
 def test_the_readme_shows_the_job_that_the_demo_runs() -> None:
     (shown,) = blocks("README.md", "python")
     assert shown in (ROOT / "jobs" / "word_count.py").read_text()
+
+
+def test_the_demo_ends_with_commands_that_exist() -> None:
+    programs = re.findall("bin/txbatch ([a-z]+)(?: ([a-z]+))?", LOOK_FURTHER)
+    assert {name for name, _ in programs} == {"demo", "init"} <= set(main.commands)
+    assert {within for name, within in programs if name == "demo"} <= set(demo.commands)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)", LOOK_FURTHER)) == {"down", "clean", "up", "wheel"} <= targets
 
 
 def test_readme_fits_one_screen() -> None:

@@ -41,7 +41,6 @@ from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.spout import SpoutKind
-from txbatch.core.state import update
 from txbatch.core.state.state import (
     NonTransactionalState,
     NonTransactionalValue,
@@ -51,6 +50,7 @@ from txbatch.core.state.state import (
     TransactionalState,
     TransactionalValue,
 )
+from txbatch.core.state.update import Updater
 from txbatch.core.topology.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.memory import apart as apart_in_memory
@@ -202,8 +202,7 @@ class CoreStore(Store):
         self.values = {key_of(self.aggregate, row): value_of(self.aggregate, row) for row in rows}
 
     def apply(self, txid: int, batch: list[Row]) -> None:
-        place = update.apart if self.apart else update.in_ledger
-        updater = place(self.aggregate.state.kind, Merger(self.aggregate.merges))
+        updater = Updater(self.aggregate.state.kind, Merger(self.aggregate.merges), self.apart)
         changes = self.aggregate.changes(self.partials(batch))
         self.values = updater.update(self.values, changes, txid).applied(self.values)
 

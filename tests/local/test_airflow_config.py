@@ -3,6 +3,10 @@
 from configparser import RawConfigParser
 from pathlib import Path
 
+import pytest
+from refusals import refused
+
+from txbatch import fit
 from txbatch.local.airflow_config import write_config
 
 URL = "postgresql+psycopg2://u@/d?host=%2Ftmp%2Fs"
@@ -42,3 +46,34 @@ def test_files_that_have_not_changed_are_seldom_parsed(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     assert config.get("dag_processor", "min_file_process_interval") == "300"
     assert not config.has_option("dag_processor", "file_parsing_sort_mode")
+
+
+def airflow(monkeypatch: pytest.MonkeyPatch, version: str, driver: str | None) -> None:
+    found = {"apache-airflow-core": version, "psycopg": driver}
+    monkeypatch.setattr(fit, "installed", found.get)
+
+
+@pytest.mark.parametrize("version", ["3.3.0rc1", "3.3.0", "3.3.2"])
+def test_airflow_3_3_does_without_asynchronous_sessions_and_needs_no_driver(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    airflow(monkeypatch, version, None)
+    write(tmp_path, 8080)
+    assert config_of(tmp_path).get("database", "sql_alchemy_conn_async") == ""
+
+
+@pytest.mark.parametrize("version", ["3.1.8", "3.2.2", "3.4.0b2", "3.4.0", "3.4.1"])
+def test_asynchronous_sessions_of_other_airflows_are_in_the_same_database(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an empty URL, Airflow 3.1 does not start, and each task of Airflow 3.4 dies, without a line in its log."""
+    airflow(monkeypatch, version, "3.2.9")
+    write(tmp_path, 8080)
+    found = config_of(tmp_path).get("database", "sql_alchemy_conn_async")
+    assert found == URL.replace("psycopg2", "psycopg_async").replace("%", "%%")
+
+
+def test_a_missing_driver_of_airflow_3_4_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow(monkeypatch, "3.4.0", None)
+    with refused("TX808", "psycopg", "Airflow 3.4.0"):
+        write(tmp_path, 8080)

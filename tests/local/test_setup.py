@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from txbatch import __version__
+
 ROOT = Path(__file__).parents[2]
 TOOLS = ("bash", "basename", "cat", "dirname", "df", "head", "mkdir", "readlink", "sha256sum", "tail", "uname")
 COPIED = ("Makefile", "bin", "plugins")
@@ -169,7 +171,7 @@ def test_a_fresh_checkout_is_set_up_once(tmp_path: Path, monkeypatch: pytest.Mon
         again = subprocess.run(["make", "setup"], cwd=folder, capture_output=True, text=True)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert told(python, "-c", "import txbatch; print(txbatch.__file__)") == str(folder / "plugins/txbatch/__init__.py")
-    assert "0.1.0" in told(folder / ".venv" / "bin" / "txbatch", "-v", "--version")
+    assert __version__ in told(folder / ".venv" / "bin" / "txbatch", "-v", "--version")
     assert list(packages.glob("click/__pycache__/core.*.pyc"))
     assert list(folder.glob("plugins/txbatch/core/errors/__pycache__/base.*.pyc"))
 

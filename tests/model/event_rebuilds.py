@@ -12,7 +12,8 @@ from twin.rebuild import MemoryRebuilds
 from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import ChangeTooEarly, TxbatchError
-from txbatch.core.protocol import planning
+from txbatch.core.protocol.planning_again import plan_again
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.direct.emitter import emit_batch
 
 
@@ -49,8 +50,8 @@ class Rebuilding(History):
         """What is read again of a version that counts."""
         found = self.ledger.version("t", version.txid)
         head, asked = self.ledger.head("t", run("rebuild")), Restate(version.position, "a test")
-        with planning.Coordinators() as coordinators:
-            plan = planning.plan_again(self.topology, head, found, asked, self.ledger.upstream, coordinators)
+        with Coordinators() as coordinators:
+            plan = plan_again(self.topology, head, found, asked, self.ledger.upstream, coordinators)
         attempt = TransactionAttempt(version.txid, 0)
         return Assignment("t", attempt, uuid4().hex, plan, code("new"), version.position)
 

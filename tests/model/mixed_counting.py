@@ -26,7 +26,9 @@ from txbatch.core.corrections.rebuild import Rebuild, Rebuilds, Swapped
 from txbatch.core.corrections.retention import Retention
 from txbatch.core.corrections.window_retention import Windows as Leaving
 from txbatch.core.errors import BrokenChain, ChangeTooEarly, TerminalError, TransientError, TxbatchError
-from txbatch.core.protocol import coordinator, planning
+from txbatch.core.protocol import coordinator, planning_ahead
+from txbatch.core.protocol.planning_again import plan_again
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.direct.emitter import emit_batch
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -177,7 +179,7 @@ class Counting:
             return
         runs = [self.new_run(interval) for interval in self.intervals(together)]
         before = len(self.status)
-        planned = coordinator.initialize_many(self.ledger, self.up, runs, behind=self.of_status("open"))
+        planned = planning_ahead.initialize_many(self.ledger, self.up, runs, behind=self.of_status("open"))
         new = [each for each in planned if each.txid > before]
         self.status |= {each.txid: "open" for each in new}
         if len(new) > 1:
@@ -381,8 +383,8 @@ class Counting:
     def assigned(self, version: Batch) -> Assignment:
         name, asked = self.up.name, Restate(version.position, "a test")
         found, head = self.ledger.version(name, version.txid), self.ledger.head(name, run("rebuild"))
-        with planning.Coordinators() as coordinators:
-            plan = planning.plan_again(self.up, head, found, asked, self.ledger.upstream, coordinators)
+        with Coordinators() as coordinators:
+            plan = plan_again(self.up, head, found, asked, self.ledger.upstream, coordinators)
         attempt = TransactionAttempt(version.txid, 0)
         return Assignment(name, attempt, uuid4().hex, plan, code("new"), version.position)
 

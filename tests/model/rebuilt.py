@@ -14,7 +14,7 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, BatchKind, Restate, Run, TransactionAttempt
 from txbatch.core.corrections.rebuild import Behind, Rebuild, Swapped
 from txbatch.core.errors import TerminalError
-from txbatch.core.protocol import planning
+from txbatch.core.protocol import planning_again
 
 
 class Rebuilt(History):
@@ -82,7 +82,7 @@ class Rebuilt(History):
     def plan_again(self, txid: int) -> Any:
         version = self.ledger.version(self.topology.name, txid)
         head = self.ledger.head(self.topology.name, Run("rebuild"))
-        return planning.plan_again(self.topology, head, version, Restate(version.first.txid, "it was wrong"))
+        return planning_again.plan_again(self.topology, head, version, Restate(version.first.txid, "it was wrong"))
 
     def read_again(self, work: Work) -> dict[str, Sequence[Record] | None]:
         """What the position read, as it is now: never its holes, and all of what was given up and is counted after all."""

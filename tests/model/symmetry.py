@@ -14,7 +14,8 @@ from typing import Any
 
 from model.story import Story, Work
 
-from txbatch.core.batch.transaction import Batch, BatchStatus, Metadata, canonical_json
+from txbatch.core.batch.transaction import Batch, BatchStatus, Metadata
+from txbatch.core.stored_json import canonical_json
 from txbatch.memory.stored import StoredState
 from txbatch.memory.tables import Tables
 

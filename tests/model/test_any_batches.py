@@ -252,11 +252,16 @@ def added(self: update.Change, value: Partial | None, combine: update.Combine) -
     return self.partial if value is None else combine(value, self.partial)
 
 
+def as_it_stands(self: update.Updater, before: Any, txid: int) -> Any:
+    """What an opaque key has, also by an earlier attempt of the txid."""
+    return (None, None) if before is None or before.value is None else (before.value, before.txid)
+
+
 READ = emitter._read
 # What is made wrong, by which, in what case it shows.
 WRONG: Mapping[str, tuple[Any, str, Any, str, Any]] = {
     "a commit that dies is half there": (MemoryLedger, "transaction", kept_on_errors, "non_transactional", retries),
-    "a retry apart adds to its own": (update.OpaqueApart, "_prev", update.Opaque._prev, "opaque apart", retries),
+    "a retry apart adds to its own": (update.Updater, "_prev", as_it_stands, "opaque apart", retries),
     "a restate is added": (Tables, "take_place", lambda self, replaced, batch: None, "opaque", replays),
     "a removed key keeps its value": (update.Change, "after", added, "transactional", removals),
     "the last value wins": (Merge, "merge", lambda self, left, right: right, "transactional", out_of_order),

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import BatchKind, BatchStatus
-from txbatch.core.protocol import planning
+from txbatch.core.protocol import restate
 from txbatch.core.state.fold import fold
 from txbatch.memory import update
 from txbatch.memory.tables import Tables
@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
     "a restate takes the place of the first version": (Tables, "take_place", _in_the_place_of_the_first),
     "a value that stays keeps its txid": (update, "_folded_again", _where_the_value_stays_so_does_the_txid),
     "a batch follows a restate": (Tables, "heads", _follows_a_restate),
-    "holes are read by the restate": (planning.restate, "ranges_again", lambda stream, planned, version: planned),
+    "holes are read by the restate": (restate, "ranges_again", lambda stream, planned, version: planned),
     "as-of has today's versions": (places, "fold", _as_of_what_counts_now),
 }
 

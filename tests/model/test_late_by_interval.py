@@ -23,8 +23,8 @@ from sizes import some_of
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, Interval, Run
 from txbatch.core.errors import TxbatchError
-from txbatch.core.protocol import coordinator
 from txbatch.core.protocol import event_time as decided
+from txbatch.core.protocol import planning_ahead
 from txbatch.core.protocol.window_closing import decide_closing
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.watermark import MERGE, Watermark
@@ -78,7 +78,7 @@ class BySeen(ByInterval, Keeping):
         ]
         shut, before = event_time.closed_to(self.ledger.tables, "t").get("hours"), len(self.batches)
         try:
-            coordinator.initialize_many(self.ledger, self.topology, asked)
+            planning_ahead.initialize_many(self.ledger, self.topology, asked)
         except TxbatchError:
             return
         self.shut_then |= {each.txid: shut for each in self.batches[before:]}

@@ -12,7 +12,7 @@ from unit.test_fused import Case
 
 from txbatch import Count, FileSpout, Interval, OpaqueState, Topology
 from txbatch.core.batch.transaction import Run
-from txbatch.core.protocol.coordinator import initialize_many
+from txbatch.core.protocol.planning_ahead import initialize_many
 from txbatch.memory.ledger import MemoryLedger
 
 BATCHES = some_of(1_000, 10_000)

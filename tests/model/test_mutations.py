@@ -16,7 +16,7 @@ from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import StaleAttempt, StateAhead
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Offsets
+from txbatch.core.protocol.ledger import Order
 from txbatch.core.state.state import StateKind
 from txbatch.memory import apart
 from txbatch.memory import rows as memory
@@ -41,8 +41,8 @@ def no_order(patch: pytest.MonkeyPatch) -> None:
     """A commit does not wait for the txids below (R6). It still continues, where those read other partitions."""
     check = decisions.check_commit
 
-    def unordered(now: Batch, loaded: Batch, before: int | None, last: int | None, offsets: Offsets) -> bool:
-        return check(now, loaded, None, last, offsets)
+    def unordered(now: Batch, loaded: Batch, order: Order) -> bool:
+        return check(now, loaded, order._replace(open_before=None))
 
     patch.setattr(decisions, "check_commit", unordered)
 

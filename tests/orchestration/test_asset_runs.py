@@ -30,10 +30,12 @@ PROGRAM = """
 import json
 import runpy
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from dag_tasks import TASKS, done, given
 from without_spark import WithoutSpark
+from txbatch.core.errors import WindowsGone
 from txbatch.orchestration.operators import EmitBatchOperator
+from txbatch.postgres.ledger import PostgresLedger
 
 EVENTS = int(sys.argv[5])
 _, _, source = given()
@@ -78,6 +80,8 @@ told["by_hand"] = dated("i", 11, kind="manual")
 told["partition"] = partition("j", "2024-01-11")
 told["partition_again"] = partition("k", "2024-01-11")["told"]
 told["no_partition"] = partition("l", "eu")
+told["partition_of_tomorrow"] = partition("early", f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}")
+told["partition_far_ahead"] = partition("far", "2999-01-01")["told"]
 told["restated"] = event("m", 12, restate="1", why="a test")["note"]
 told["range"] = event("n", 12, catch_up="2024-01-12/2024-01-13")["note"]
 told["emitted"] = event("o", 15, TASKS[:2])["emit_batch"]
@@ -86,6 +90,13 @@ begun = [event(f"p{number}", 16, TASKS[:1])["told"] for number in range(EVENTS)]
 ended = [event(f"p{number}", 16, TASKS[1:]) for number in range(EVENTS)]
 told["begun"] = sorted({str(each) for each in begun})
 told["ended"] = [ended[0], sorted({str(each["told"]) for each in ended[1:]})]
+
+def refused(self, topology, intervals):
+    return [WindowsGone(f"{each} is gone") for each in intervals if each.start < at(17, 0)]
+
+PostgresLedger.refused = refused
+told["passed_by"] = event("q", 19)
+told["passed_by_again"] = event("q2", 19)["told"]
 told["page"] = landed.doc_md
 print(json.dumps(told))
 """
@@ -159,6 +170,18 @@ def test_a_partition_key_is_the_interval_or_refused_by_name(made: dict[str, Any]
     )
 
 
+def test_a_partition_key_before_the_end_of_its_interval_waits_for_the_end(made: dict[str, Any]) -> None:
+    """R2: it failed after some seconds. A key of a day in some years is a mistake, and fails."""
+    early = made["partition_of_tomorrow"]
+    assert early["told"][0].startswith("TaskDeferred")
+    assert early["note"].startswith("waits for the end of its interval, ")
+    assert early["note"].endswith(", and goes on by itself")
+    (said,) = made["partition_far_ahead"]
+    assert said.startswith(
+        "TX406 (try again): days: interval 2999-01-01T00:00:00+00:00/2999-01-02T00:00:00+00:00 is not over"
+    )
+
+
 def test_the_fields_of_the_form_go_before_the_grid(made: dict[str, Any]) -> None:
     """R17."""
     assert made["restated"].startswith("txid 12 restates txid 1: ")
@@ -177,6 +200,18 @@ def test_of_all_events_at_once_one_run_counts_and_all_others_are_skipped(made: d
     assert first["note"] == "txid 16, 2024-01-15 (UTC): 0 records, 0 keys, 1 attempt"
     (said,) = others
     assert "nothing to count" in said
+
+
+def test_an_interval_whose_windows_have_left_is_passed_by_and_blocks_no_later_one(made: dict[str, Any]) -> None:
+    said = (
+        "1 interval is passed by and not counted, from 2024-01-16 (UTC) on: "
+        "2024-01-16T00:00:00+00:00/2024-01-17T00:00:00+00:00 is gone"
+    )
+    counted = "txids 17 to 18, 2024-01-17 00:00 to 2024-01-19 00:00 (UTC): 2 batches, 0 records"
+    assert made["passed_by"]["note"] == f"{counted}; {said}"
+    (again,) = made["passed_by_again"]
+    assert again.startswith("nothing to count: each interval that was over by 2024-01-19T01:00 (UTC)")
+    assert again.endswith(f"; {said}")
 
 
 def test_the_page_of_the_dag_says_what_a_run_counts(made: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import re
 import runpy
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from refusals import refused
 
 from txbatch import wiring
 from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
+from txbatch.core.errors import WindowsGone
 from txbatch.launch.job_file import LAST_LINES
 from txbatch.orchestration import grid
 from txbatch.orchestration.schedules import newest, of_airflow
@@ -239,12 +241,39 @@ class Counted:
         return self.rows
 
 
-def over(monkeypatch: pytest.MonkeyPatch, dag: DAG, *rows: tuple[bool, Interval], **dag_run: Any) -> list[str]:
-    """The days that a run counts."""
-    steps: Any = SimpleNamespace(job=SimpleNamespace(topology=SimpleNamespace(name="days")))
+class Ledger:
+    """A ledger whose windows have left before a time."""
+
+    def __init__(self, left_before: str) -> None:
+        self.left_before = moment(left_before)
+
+    def refused(self, topology: Any, intervals: Sequence[Interval]) -> list[WindowsGone]:
+        first = takewhile(lambda each: each.start < self.left_before, intervals)
+        return [WindowsGone(f"{topology.name}: interval {each} is gone") for each in first]
+
+
+def asked(
+    monkeypatch: pytest.MonkeyPatch,
+    dag: DAG,
+    *rows: tuple[bool, Interval],
+    left_before: str = "2020-01-01",
+    **dag_run: Any,
+) -> grid.Over:
+    """What a run is to count."""
+    topology = SimpleNamespace(name="days")
+    steps: Any = SimpleNamespace(job=SimpleNamespace(topology=topology), ledger=Ledger(left_before))
     context: Any = {"dag": dag, "dag_run": run_of(**dag_run)}
     monkeypatch.setattr(wiring, "reader_beside", lambda _: Counted(*rows))
-    return [f"{each.start:%m-%d}" for each in grid.over(steps, "airflow:days:r", context).intervals]
+    return grid.over(steps, "airflow:days:r", context)
+
+
+def over(monkeypatch: pytest.MonkeyPatch, dag: DAG, *rows: tuple[bool, Interval], **dag_run: Any) -> list[str]:
+    """The days that a run counts."""
+    return days(asked(monkeypatch, dag, *rows, **dag_run))
+
+
+def days(found: grid.Over) -> list[str]:
+    return [f"{each.start:%m-%d}" for each in found.intervals]
 
 
 def test_a_run_counts_what_is_over_from_the_oldest_counted_interval_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,6 +321,85 @@ def test_more_than_a_run_may_plan_is_left_to_the_next_one(monkeypatch: pytest.Mo
     assert INTERVALS_MAX > 3
     dag = dag_of(DAILY, start_date=moment("2026-01-01"), catchup=True)
     assert over(monkeypatch, dag) == ["01-01", "01-02", "01-03"]
+
+
+@pytest.mark.parametrize("together", [1, 2, 1000])
+def test_an_interval_whose_windows_have_left_is_passed_by_and_told(
+    monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """It blocked each later interval, for good. It is not called counted; what this run has counted before stays."""
+    monkeypatch.setattr(grid, "_TOGETHER", together)
+    dag, first = dag_of(DAILY), (False, between("2026-01-03", "2026-01-04"))
+    found = asked(monkeypatch, dag, first, left_before="2026-01-06")
+    assert days(found) == ["01-06", "01-07", "01-08"]
+    assert found.told == (
+        "2 intervals are passed by and not counted, from 2026-01-04 (UTC) on: "
+        "days: interval 2026-01-04T00:00:00+00:00/2026-01-05T00:00:00+00:00 is gone"
+    )
+    mine = (True, between("2026-01-04", "2026-01-05"))
+    again = asked(monkeypatch, dag, first, mine, left_before="2026-01-06")
+    assert days(again) == ["01-04", "01-06", "01-07", "01-08"]
+    assert (again.told or "").startswith("1 interval is passed by and not counted, from 2026-01-05 (UTC) on: ")
+    none = asked(monkeypatch, dag, first, left_before="2026-01-09")
+    assert days(none) == []
+    assert (none.told or "").startswith("5 intervals are passed by")
+
+
+def test_a_run_tells_how_many_intervals_fill_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One old interval that somebody counts by hand makes the next run count all between."""
+    dag, old, new = dag_of(DAILY), between("2025-12-01", "2025-12-02"), between("2026-01-01", "2026-01-07")
+    found = asked(monkeypatch, dag, (False, old), (False, new))
+    assert len(found.intervals) == 30 + 2
+    assert found.told == "gaps are filled, 30 intervals from 2025-12-02 (UTC) on"
+    assert asked(monkeypatch, dag, (False, new)).told is None
+    assert asked(monkeypatch, dag, (False, between("2025-12-30", "2025-12-31")), (False, new)).told is None, "one day"
+
+
+def test_reaches_back_bounds_how_old_an_interval_may_be_and_what_is_left_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dag, old = dag_of(DAILY), (False, between("2025-12-01", "2025-12-02"))
+    first: Any = dag.task_dict["initialize_transaction"]
+    first.reaches_back = timedelta(days=3)
+    found = asked(monkeypatch, dag, old, (False, between("2026-01-07", "2026-01-08")))
+    assert days(found) == ["01-08"]
+    assert found.told == "what is not counted from 2025-12-02 (UTC) on is older than reaches_back, and left"
+    first.reaches_back = timedelta(days=4)
+    assert over(monkeypatch, dag, old) == ["01-06", "01-07", "01-08"], "whole intervals"
+    near = (False, between("2026-01-06", "2026-01-07"))
+    assert asked(monkeypatch, dag, near).told is None, "nothing is older"
+    first.reaches_back = timedelta(hours=1)
+    assert over(monkeypatch, dag, old) == ["01-08"], "the newest one always"
+    by_hand = {"kind": "manual", "logical_date": moment("2026-01-05T05:00")}
+    assert over(monkeypatch, dag, old, **by_hand) == ["01-04"], "counted back from a date given by hand"
+
+
+@pytest.mark.parametrize("given", [timedelta(), timedelta(days=-1), 7, "7 days"])
+def test_a_bound_that_is_no_length_is_refused_and_so_is_one_without_a_grid(made: Any, given: Any) -> None:
+    with refused("TX105", "reaches_back"):
+        made(schedule=[Asset("orders")], intervals=DAILY, reaches_back=given)
+    with refused("TX105", "reaches_back", "intervals="):
+        made(schedule=DAILY, reaches_back=timedelta(days=7))
+
+
+@pytest.mark.parametrize(
+    ("key", "waits"),
+    [("2026-01-08", True), ("2026-01-09", True), ("2026-01-10", True), ("2026-01-11", False), ("2062-01-09", False)],
+)
+def test_a_partition_that_comes_early_waits_for_its_end_unless_it_is_far_ahead(
+    monkeypatch: pytest.MonkeyPatch, key: str, waits: bool
+) -> None:
+    class Now(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return STARTED
+
+    monkeypatch.setattr(grid, "datetime", Now)
+    dag, dag_run = dag_of(DAILY), run_of(partition_key=key)
+    interval = between(key, (moment(key) + timedelta(days=1)).date().isoformat())
+    context: Any = {"dag": dag, "dag_run": dag_run}
+    assert grid.waits_for_end(interval, context) is waits
+    assert not grid.waits_for_end(interval, {**context, "dag_run": run_of("backfill")}), "an interval given by hand"
 
 
 @pytest.mark.parametrize("started", ["2024-03-10T07:30", "2024-03-11T07:30", "2024-11-03T06:30", "2024-11-04T07:30"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -15,26 +17,31 @@ from forks import told_with_airflow
 from outages import Outage
 from two_dags import TwoDags
 
+from txbatch import __version__
 from txbatch.core.errors import (
+    DatabaseRefused,
     EmissionFailed,
+    NotMigrated,
     OutcomeUnknown,
     PartitionUnreadable,
     RecordsGone,
+    SourceAway,
     TerminalError,
     TxbatchError,
     Unavailable,
     error_of,
 )
-from txbatch.orchestration import result
+from txbatch.orchestration import result, trigger
 from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS
 from txbatch.orchestration.failing import outages
-from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, LedgerTrigger, TurnTrigger
 from txbatch.postgres.database import reach
 from txbatch.postgres.database.reach import away
 from txbatch.spouts.tables import connection
 from txbatch.spouts.tables.connection import no_connection
 from txbatch.spouts.topics import client
 
+LEASES = {"topology": "sales", "run": "airflow:sales:r", "least": 0.0}
 LIMIT, SINCE, SOURCE = "ledger_timeout_minutes", "ledger_away_since", "source_timeout"
 WHERE, REFUSED = 'connection to server at "db" (10.0.0.1), port 5432 failed: ', "Connection refused"
 
@@ -45,7 +52,8 @@ class Task:
     def __init__(self, **params: Any) -> None:
         self.left = dict[str, str]()
         ti = SimpleNamespace(xcom_push=lambda key, value: self.left.update({key: value}), try_number=1)
-        self.context: Any = {"ti": ti, "params": params}
+        dag_run = SimpleNamespace(dag_id="sales", run_id="r")
+        self.context: Any = {"ti": ti, "params": params, "dag_run": dag_run}
         self.deadlines = dict[str, str]()
 
     def run(self, error: Exception | None = None, event: Any = None) -> TaskDeferred | None:
@@ -83,6 +91,8 @@ def test_a_task_without_its_ledger_waits_and_says_so(
     deferred = task.run(error)
     assert deferred is not None
     assert isinstance(deferred.trigger, LedgerTrigger)
+    _, stored = deferred.trigger.serialize()
+    assert (stored.pop("seconds"), stored) == (pytest.approx(30 * 60, abs=5), LEASES), "whose leases it renews"
     assert (deferred.method_name, deferred.kwargs) == ("execute", {"deadlines": task.deadlines})
     assert deferred.timeout is not None
     assert timedelta(minutes=39) < deferred.timeout <= timedelta(minutes=40)
@@ -102,9 +112,15 @@ def test_what_no_wait_helps_fails_at_once_also_without_a_ledger(error: Exception
 
 
 def test_an_error_beside_a_ledger_that_answers_is_left_to_airflows_retries(ledger: None) -> None:
-    for error in (Unavailable("x"), PartitionUnreadable("north is away"), ValueError("x")):
+    said = "north is away: it does not answer"
+    for error in (Unavailable("x"), PartitionUnreadable(said), ValueError("x"), EmissionFailed(said)):
         with pytest.raises(type(error)):
             Task().run(error)
+
+
+def test_a_source_is_waited_for_by_the_kind_of_its_error_and_not_by_words(ledger: None) -> None:
+    for error in (SourceAway("no route to the shop"), SourceAway("x").retold("txid 7: x")):
+        assert Task().run(error) is not None
 
 
 def test_one_outage_has_one_deadline_and_the_next_one_its_own(no_ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +143,8 @@ def test_a_ledger_that_the_triggerer_alone_sees_is_away_until_the_deadline(no_le
     first = dict(task.deadlines)
     again = task.run(Unavailable("x"), {"answers": True})
     assert again is not None
-    assert again.trigger.serialize()[1] == {"seconds": 60}, "no loop of a few seconds"
+    assert isinstance(again.trigger, LedgerTrigger)
+    assert again.trigger.least == 60, "no loop of a few seconds"
     assert task.deadlines == first
     task.deadlines[LIMIT] = ago(0)
     with pytest.raises(AirflowFailException, match="waited 0:30:00"):
@@ -143,14 +160,46 @@ def test_an_outage_of_the_ledger_puts_off_all_other_deadlines(ledger: None) -> N
     assert [round(each / timedelta(minutes=1)) for each in left] == [60, 30]
 
 
-def test_a_task_that_has_worked_for_long_has_new_deadlines(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_has_worked_for_long_has_met_its_ledger(no_ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task()
+    task.deadlines = {SINCE: ago(400), LIMIT: ago(40)}
+    with pytest.raises(AirflowFailException, match="waited 6:00:00"):
+        task.run(Unavailable("x"))
+    monkeypatch.setattr(outages, "datetime", working(30))
+    assert task.run(Unavailable("x")) is not None
+    assert left(task.deadlines[LIMIT]) > timedelta(hours=5)
+
+
+def test_an_attempt_that_meets_an_absent_source_at_its_end_waits_no_longer_in_all(
+    ledger: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgot the deadline after each ten minutes of work: the task waited for ever. Only the work itself is no wait."""
     gone, task = no_connection("shop", "connection refused"), Task()
     task.deadlines[SOURCE] = ago(1)
     with pytest.raises(AirflowFailException, match="waited 6:00:00"):
         task.run(gone)
-    monkeypatch.setattr(outages, "_WORKED", timedelta())
+    monkeypatch.setattr(outages, "datetime", working(30))
     assert task.run(gone) is not None
-    assert datetime.fromisoformat(task.deadlines[SOURCE]) - datetime.now(UTC) > timedelta(hours=5)
+    assert timedelta(minutes=28) < left(task.deadlines[SOURCE]) < timedelta(minutes=30)
+    outages.source_met(task.deadlines)
+    assert task.run(gone) is not None
+    assert left(task.deadlines[SOURCE]) > timedelta(hours=5), "a batch is committed since: another outage"
+
+
+def left(deadline: str) -> timedelta:
+    return datetime.fromisoformat(deadline) - datetime.now(UTC)
+
+
+def working(minutes: float) -> Any:
+    """A clock by which each task has worked for so long: every first look is before the work."""
+    looks = count()
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) - timedelta(minutes=0 if next(looks) % 2 else minutes)
+
+    return Clock
 
 
 def test_a_wait_that_is_too_long_fails_with_a_note(no_ledger: None) -> None:
@@ -163,7 +212,7 @@ def test_a_wait_that_is_too_long_fails_with_a_note(no_ledger: None) -> None:
 
 
 def test_a_task_without_its_whole_source_waits_longer_and_longer(ledger: None) -> None:
-    """In the task that plans, and in words from Spark's driver, which has no class of its own for it."""
+    """In the task that plans, and in words from Spark's driver, whose code leads to the class."""
     gone = no_connection("shop", "connection refused")
     said = error_of(f"{gone}", EmissionFailed)
     for error in (gone, said):
@@ -325,7 +374,7 @@ def test_the_ledger_goes_away_in_the_middle_of_each_task_and_nothing_is_red_and_
     )
     for name, outages_of in (("one", 4), ("two", 1)):
         assert (made[name]["told"], made[name]["left"]) == ([], [])
-        each = [{"answers": False}] * 4 + [{"answers": True}]
+        each = [{"answers": answers, "txbatch": __version__} for answers in (False, False, False, False, True)]
         assert made[name]["events"] == each * outages_of
         assert all(note.startswith("waits for the ledger since ") for note in made[name]["notes"])
     assert made["one"]["note"] == "txid 1: 1 record, 1 key, 2 attempts"
@@ -333,3 +382,56 @@ def test_the_ledger_goes_away_in_the_middle_of_each_task_and_nothing_is_red_and_
     assert made["one"]["txbatch_waited"].endswith(" for the ledger")
     assert made["one"]["extra"]["txid"] == 1
     assert made["two"]["extra"]["txid"] == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (None, []),
+        ({"answers": True, "txbatch": __version__}, []),
+        ({"answers": True, "txbatch": "99.1"}, ["txbatch 99.1"]),
+        ({"answers": True}, ["another txbatch"]),
+    ],
+)
+def test_a_triggerer_of_another_version_is_told_in_one_line_and_the_task_goes_on(
+    event: Any, told: list[str], ledger: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert Task().run(None, event) is None
+    after = f"this worker has txbatch {__version__}: install one version, and restart the triggerer"
+    assert caplog.messages == [f"sales: the triggerer has {each}, {after}" for each in told]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda more: AskAgainTrigger(1.0, **more),
+        lambda more: LedgerTrigger(1.0, **more),
+        lambda more: TurnTrigger("sales", 7, "run", None, 1.0, **more),
+        lambda more: EmissionTrigger("sales", 7, "run", 7, 1.0, **more),
+    ],
+)
+def test_a_trigger_takes_arguments_of_newer_workers(made: Any) -> None:
+    assert made({"of_a_newer_version": 1}).serialize() == made({}).serialize()
+
+
+@pytest.mark.parametrize("error", [NotMigrated("of a newer txbatch"), DatabaseRefused("no column")])
+def test_a_trigger_that_cannot_look_lets_the_task_look(
+    error: TxbatchError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The triggerer's txbatch is older than the ledger: a trigger that failed would end the task with a traceback."""
+
+    async def opened() -> Any:
+        return None
+
+    def refused(*_: object) -> bool:
+        raise error
+
+    async def fired() -> Any:
+        return await anext(TurnTrigger("sales", 7, "run", None, 60.0).run())
+
+    monkeypatch.setattr(trigger, "open_ledger", opened)
+    monkeypatch.setattr(trigger, "first_seconds", lambda: 0.0)
+    monkeypatch.setattr(trigger, "BLIND_SECONDS", 0.0)
+    monkeypatch.setattr(TurnTrigger, "_over", refused)
+    assert asyncio.run(fired()).payload == {"txid": 7, "txbatch": __version__}
+    assert caplog.messages == [f"sales: {error}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import traceback
 from contextlib import nullcontext
@@ -10,17 +11,21 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import Param
 
 import txbatch_plugin
+from txbatch import __version__
 from txbatch.core.batch.transaction import BatchKind, Run
 from txbatch.core.errors import BadRecord, PartitionUnreadable, RecordsGone, SpoutFailed, TxbatchError, Unavailable
 from txbatch.core.naming import naming_stream
 from txbatch.error_pages import advise
-from txbatch.orchestration import catching_up, operators, restating, result
+from txbatch.orchestration import catching_up, operators, restating, result, waiting
 from txbatch.orchestration.dag import _choosing
 from txbatch.orchestration.failing import notes
 from txbatch.orchestration.failing.for_airflow import failing_as_airflow
+from txbatch.orchestration.failing.outages import outages_waited_for
+from txbatch.orchestration.trigger import AskAgainTrigger
 
 
 @pytest.mark.parametrize(
@@ -261,7 +266,165 @@ def test_a_note_says_how_long_the_run_waited_for_the_ledger(
 ) -> None:
     left = {txbatch_plugin.XCOM_KEY: line, txbatch_plugin.WAITED_KEY: waited}
     monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key: left[key])
-    run: Any = SimpleNamespace(note=None)
+    run: Any = SimpleNamespace(note=None, dag=None)
     txbatch_plugin.RunNotes().on_dag_run_failed(run)
     assert run.note == (told and f"txbatch: {told}")
     assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)
+
+
+BY_MARK = "marked by hand: a mark commits nothing; clear the run to go on"
+WITHOUT_EVENT = "marked by hand after the commit of txid 7: no asset event was sent; clear the task success to send one"
+
+
+@pytest.mark.parametrize(
+    ("line", "committed", "told"),
+    [
+        ("txid 7: 1 record", "txid 7", "txid 7: 1 record"),
+        ("nothing new", None, "nothing new"),
+        ("57 of 365 batches are committed; to go on, clear the run", None, None),
+        (None, None, BY_MARK),
+        ("waits for the ledger since 10:00 UTC", None, f"{BY_MARK}; before: waits for the ledger since 10:00 UTC"),
+        ("failed after 4 tries: TX201", None, f"{BY_MARK}; before: failed after 4 tries: TX201"),
+        ("waited 12 min for the ledger", "txid 7", f"{WITHOUT_EVENT}; before: waited 12 min for the ledger"),
+        (None, "txid 7", WITHOUT_EVENT),
+    ],
+)
+def test_a_green_run_that_somebody_marked_says_so(line: str | None, committed: str | None, told: str | None) -> None:
+    assert txbatch_plugin.succeeded(line, committed) == (told or line)
+
+
+BY_ITSELF = "ended by a mark, a kill, a timeout or an unknown error; clear the run to go on"
+
+
+@pytest.mark.parametrize(
+    ("line", "committed", "told"),
+    [
+        ("failed: TX301 line 7", None, "failed: TX301 line 7"),
+        ("57 of 365 batches are committed; to go on, clear the run", None, None),
+        (None, None, f"failed: commit {BY_ITSELF}; nothing is half counted"),
+        (None, "txid 7", f"failed: commit {BY_ITSELF}; committed before: txid 7"),
+        ("tried again (try 1 of 4): TX201", None, f"failed: commit {BY_ITSELF}; nothing is half counted; before: {{}}"),
+    ],
+)
+def test_a_red_run_without_an_error_says_which_task_has_ended(
+    line: str | None, committed: str | None, told: str | None
+) -> None:
+    states = {"emit_batch": "success", "commit": "failed", "success": "upstream_failed"}
+    assert txbatch_plugin.failed(line, committed, states) == (told or str(line)).format(line)
+
+
+def test_a_run_that_was_marked_before_any_task_failed_says_so() -> None:
+    told = txbatch_plugin.failed(None, None, {"emit_batch": "skipped", "commit": None})
+    assert told == f"failed: the run {BY_ITSELF}; nothing is half counted"
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "states", "left", "noted"),
+    [
+        ("sales", {"commit": "success", "success": "success"}, {}, BY_MARK),
+        ("sales", {"success": "success"}, {"success": "txid 7", None: "tried again (try 1 of 4): TX202"}, "txid 7"),
+        ("sales", {"success": "success"}, {"success": "txid 7", None: "already committed"}, "already committed"),
+        ("sales", {"success": "skipped"}, {"success": "txid 7", None: "tried again (try 1 of 4)"}, None),
+        ("sales.verify", {}, {None: "all equal"}, "all equal"),
+        ("sales.verify", {}, {}, None),
+    ],
+    ids=["marked", "the last task ended it", "cleared", "skipped by hand", "another DAG", "another DAG without a line"],
+)
+def test_a_green_run_is_told_by_its_last_task(
+    dag_id: str,
+    states: dict[str, str],
+    left: dict[str | None, str],
+    noted: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that was marked at its work may leave a line behind the end of the run: that line is not the run's."""
+
+    def newest(run: object, key: str, task: str | None = None) -> str | None:
+        return left.get(task) if key == txbatch_plugin.XCOM_KEY else None
+
+    monkeypatch.setattr(txbatch_plugin, "_newest", newest)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: states)
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: None)
+    run: Any = SimpleNamespace(note=None, dag=None, dag_id=dag_id, logical_date=None)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    if dag_id == "sales":
+        noted = noted or f"{BY_MARK}; before: {left[None]}"
+    assert run.note == (noted and f"txbatch: {noted}")
+
+
+class Notes:
+    """A run's note in an Airflow whose tasks can write the note while the run works, and what the task leaves for the end."""
+
+    def __init__(self, note: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.note, self.left = note, dict[str, str]()
+        monkeypatch.setattr("txbatch.fit.present_note", lambda run: self.note)
+        ti = SimpleNamespace(
+            xcom_push=lambda key, value: self.left.update({key: value}), update_dagrun_note=self._write
+        )
+        self.context: Any = {"ti": ti, "dag_run": SimpleNamespace(dag_id="sales", run_id="a")}
+
+    def _write(self, note: str) -> None:
+        self.note = note
+
+
+@pytest.mark.parametrize("before", [None, "", "txbatch: tried again; before: txid 7"])
+def test_where_airflow_can_a_note_is_there_while_the_run_works(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Notes(before, monkeypatch)
+    result.tell(
+        run.context, "57 of 365 batches are committed; to go on, clear the run", "57 of 365 batches are committed"
+    )
+    assert run.note == "txbatch: 57 of 365 batches are committed"
+    assert run.left == {result.XCOM_KEY: "57 of 365 batches are committed; to go on, clear the run"}
+    result.tell(run.context, "waits for the ledger")
+    assert run.note == "txbatch: waits for the ledger"
+
+
+def test_a_note_of_a_person_is_left_alone_while_the_run_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Notes("do not clear this run", monkeypatch)
+    result.tell(run.context, "txid 7: 9 records")
+    assert run.note == "do not clear this run"
+    assert run.left == {result.XCOM_KEY: "txid 7: 9 records"}
+
+
+def test_a_note_while_the_run_works_is_one_line_and_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Notes(None, monkeypatch)
+    result.tell(run.context, f"a\n\x1b[2Jb{'x' * 5_000}")
+    assert run.note is not None
+    assert run.note.startswith("txbatch: a\\n\\x1b[2Jb")
+    assert len(run.note) <= txbatch_plugin.LENGTH_MAX
+    assert (result.MARK, result.NOTE_MAX) == (txbatch_plugin.MARK, txbatch_plugin.LENGTH_MAX)
+
+
+def test_an_api_server_that_takes_no_note_now_fails_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One older than the worker, or one that does not answer: the plugin writes the note at the end."""
+    run = Notes(None, monkeypatch)
+
+    def away(_: object) -> NoReturn:
+        raise RuntimeError("404")
+
+    monkeypatch.setattr("txbatch.fit.present_note", away)
+    result.tell(run.context, "txid 7: 9 records")
+    assert (run.note, run.left) == (None, {result.XCOM_KEY: "txid 7: 9 records"})
+
+
+def test_a_run_that_waits_says_so_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Notes(None, monkeypatch)
+    with pytest.raises(TaskDeferred):
+        waiting.Deadlines("sales", run.context, {}).wait(
+            waiting.TURN_TIMEOUT_PARAM, "txid 7 of a", "late", lambda left: AskAgainTrigger(1.0)
+        )
+    assert run.note is not None
+    assert re.fullmatch(r"txbatch: waits for txid 7 of a; until [-0-9]+ [:0-9]+ UTC at the latest", run.note)
+    with outages_waited_for("sales", run.context, {"txid": 7, "txbatch": __version__}, {}):
+        pass
+    assert run.note == "txbatch: goes on after a wait"
+    assert run.left == {}, "the note at the end is of a task that has done something"
+
+
+def test_an_older_airflow_notes_at_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed = dict[str, str]()
+    monkeypatch.setattr("txbatch.fit.present_note", lambda run: pytest.fail("asked"))
+    result.tell(context_of(pushed), "txid 7: 9 records", "1 of 2")
+    assert pushed == {result.XCOM_KEY: "txid 7: 9 records"}

@@ -11,6 +11,7 @@ from slowness import slowness
 from sqlalchemy import Engine
 from support import LogSpout, word_count
 
+from txbatch import __version__
 from txbatch.orchestration import trigger
 
 PROGRAM = """
@@ -75,6 +76,59 @@ def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
     given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
     over = told_with_airflow(PROGRAM, str(3 * slowness()), *CASES, folder=tmp_path, **given)
     assert over == {name: over for name, (*_, over) in CASES.items()}
+
+
+MOMENT = """
+import asyncio, json, time
+from datetime import UTC, datetime, timedelta
+from txbatch.orchestration import trigger
+
+trigger.MARGIN_SECONDS = 0.0
+
+async def waited(seconds):
+    began, moment = time.monotonic(), datetime.now(UTC) + timedelta(seconds=seconds)
+    path, given = trigger.MomentTrigger(moment.isoformat(), 3600.0).serialize()
+    again = trigger.MomentTrigger(**given)
+    return path, (await anext(again.run())).payload, time.monotonic() - began
+
+print(json.dumps([asyncio.run(waited(0.5)), asyncio.run(waited(-60.0))]))
+"""
+
+
+def test_a_wait_for_a_moment_is_no_longer_if_the_triggerer_starts_anew(tmp_path: Path) -> None:
+    given = {"AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
+    (path, event, took), (*_, late) = told_with_airflow(MOMENT, folder=tmp_path, **given)
+    assert (path, event) == ("txbatch.orchestration.trigger.MomentTrigger", {"txbatch": __version__})
+    assert took > 0.4
+    assert late < 0.4 * slowness() + 10
+
+
+OUTAGE = """
+import asyncio, json, sys
+from txbatch.orchestration import trigger
+
+trigger.MARGIN_SECONDS = trigger.POLL_SECONDS = 0.1
+
+async def event(*given):
+    return (await anext(trigger.LedgerTrigger(*given).run())).payload
+
+print(json.dumps([asyncio.run(event(60.0, "outage", "two")), asyncio.run(event(60.0))]))
+"""
+
+
+def test_once_the_ledger_answers_the_batches_of_the_run_are_looked_after_again(
+    engine: Engine, postgres_url: str, tmp_path: Path
+) -> None:
+    """R6: the outage was longer than the leases. Until now the first task that came back took the batches of all others."""
+    bench = Bench(engine, word_count(LogSpout({"a": 1_000_000}), "outage", max_pending=5))
+    for name in ("one", "two", "two+1", "two+x", "two+2"):
+        bench.emitted({"outage": words(man=10)["word_count"]}, name)
+    bench.ledger.abort("outage", 5, "over")
+    bench.run("UPDATE txbatch.batch SET lease_until = clock_timestamp()")
+    given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
+    assert told_with_airflow(OUTAGE, folder=tmp_path, **given) == [{"answers": True, "txbatch": __version__}] * 2
+    live = [bench.ledger.batch("outage", txid).lease_live for txid in range(1, 6)]
+    assert live == [False, True, True, False, False], "its own open batches, and those of the runs that it has begun"
 
 
 def test_the_first_wait_follows_airflows_own_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,36 @@ def test_what_was_aborted_as_abandoned_is_told_of_batches_before(
         assert list(found) == [1, 3]
 
 
+def test_what_a_look_back_restated_is_told_of_batches_before(empty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = migrations()
+    before = [each for each in every if each.number < next(n.number for n in every if n.name == "found_by")]
+    monkeypatch.setattr(module, "migrations", lambda: before)
+    migrate(empty)
+    stored = [
+        (1, 1, "ordinary", "lookback: no restate"),
+        (2, 1, "restate", "lookback: 12 records in x.csv"),
+        (3, 1, "restate", "a lookback: by hand"),
+        (4, 1, "restate", "lookback: 1 record in x.csv; aborted: it failed"),
+    ]
+    with empty.begin() as connection:
+        cursor = connection.connection.cursor()
+        cursor.execute(
+            "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('t', 'j', true, '{}')"
+        )
+        cursor.executemany(
+            "INSERT INTO txbatch.batch (topology, status, key, metadata, lease_until, txid, position, kind, reason)"
+            " VALUES ('t', 'planned', 'run:one', '{}', now(), %s, %s, %s, %s)",
+            stored,
+        )
+    monkeypatch.undo()
+    migrate(empty)
+    with empty.begin() as connection:
+        found = connection.execute(
+            text("SELECT txid, found_by FROM txbatch.batch WHERE found_by IS NOT NULL ORDER BY 1")
+        )
+        assert [tuple(row) for row in found] == [(2, 1), (4, 1)]
+
+
 def test_a_database_of_a_newer_version(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("INSERT INTO txbatch.migration (number, name) VALUES (99, 'future')"))

@@ -19,12 +19,13 @@ from support import Keyed, ListSpout, LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology
 from txbatch.core.batch.manifest import check_manifest
-from txbatch.core.batch.transaction import Batch, Interval, Run, TransactionAttempt, canonical_json
+from txbatch.core.batch.transaction import Batch, Interval, Run, TransactionAttempt
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import check_gone
 from txbatch.core.sources.spout import Metadata
+from txbatch.core.stored_json import canonical_json
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.queries import sql_root

@@ -14,8 +14,8 @@ from support import LogSpout, code, record_batch, staged
 from txbatch import Count, NonTransactionalState, OpaqueState, Topology, TransactionalState
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.state import update
 from txbatch.core.state.state import OpaqueValue, StateKind
+from txbatch.core.state.update import Updater
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.engine import execute
 from txbatch.postgres.state.statements import statements_of
@@ -51,7 +51,7 @@ class Both:
         writer = (there if self.apart else LedgerWriter)(self.connection, self.statements, assignment)
         writer.apply(writer.load([record_batch(self.aggregate, partials)], said))
         execute(self.connection, f"DROP TABLE {self.statements.staged}")
-        updater = (update.apart if self.apart else update.in_ledger)(self.kind, Merger(self.aggregate.merges))
+        updater = Updater(self.kind, Merger(self.aggregate.merges), self.apart)
         self.values = updater.update(self.values, self.aggregate.changes(partials), txid).applied(self.values)
 
     def check(self) -> None:

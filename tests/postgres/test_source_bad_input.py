@@ -25,6 +25,7 @@ from txbatch.core.errors import (
     InvalidSetting,
     LoginRefused,
     PartitionUnreadable,
+    SourceAway,
     SourceChanged,
     SourceUnfit,
     UnsafeSource,
@@ -159,8 +160,8 @@ def test_a_role_that_may_write_in_a_ledger_is_refused(postgres_url: str, monkeyp
 @pytest.mark.parametrize(
     ("url", "error", "told"),
     [
-        ("postgresql://reader:heron@127.0.0.1:1/shop", PartitionUnreadable, r"does not answer \(Connection refused\)"),
-        ("postgresql://reader:heron@nowhere.invalid/shop", PartitionUnreadable, "could not translate host name"),
+        ("postgresql://reader:heron@127.0.0.1:1/shop", SourceAway, r"does not answer \(Connection refused\)"),
+        ("postgresql://reader:heron@nowhere.invalid/shop", SourceAway, "could not translate host name"),
         ("postgresql://reader:he@ron@db/shop", InvalidSetting, "two @"),
         ("mysql://reader:heron@db/shop", InvalidSetting, "is no URL of PostgreSQL"),
         ("postgresql://reader:heron@db:port/shop", InvalidSetting, "a port or an option that cannot be used"),
@@ -188,10 +189,10 @@ def test_a_url_that_leads_nowhere_is_not_shown(
         ('FATAL:  database "d" does not exist', LoginRefused),
         ("connection to server failed: fe_sendauth: no password supplied", LoginRefused),
         ("FATAL:  no pg_hba.conf entry for host", LoginRefused),
-        ("FATAL:  sorry, too many clients already", PartitionUnreadable),
-        ("FATAL:  the database system is starting up", PartitionUnreadable),
-        ("server closed the connection unexpectedly", PartitionUnreadable),
-        ('could not translate host name "heron@db" to address', PartitionUnreadable),
+        ("FATAL:  sorry, too many clients already", SourceAway),
+        ("FATAL:  the database system is starting up", SourceAway),
+        ("server closed the connection unexpectedly", SourceAway),
+        ('could not translate host name "heron@db" to address', SourceAway),
     ],
 )
 def test_a_failed_connection_is_of_a_kind(said: str, error: type[Exception]) -> None:
@@ -204,8 +205,8 @@ def test_a_failed_connection_is_of_a_kind(said: str, error: type[Exception]) -> 
     ("state", "error"),
     [
         *(("42501", SourceUnfit), ("42703", SourceUnfit), ("42P01", SourceUnfit)),
-        *(("57014", PartitionUnreadable), ("40001", PartitionUnreadable), ("57P01", PartitionUnreadable)),
-        *(("53300", PartitionUnreadable), ("55P03", PartitionUnreadable), (None, PartitionUnreadable)),
+        *(("57014", PartitionUnreadable), ("40001", PartitionUnreadable), ("57P01", SourceAway)),
+        *(("53300", SourceAway), ("55P03", PartitionUnreadable), (None, SourceAway)),
         *(("28P01", LoginRefused), ("22008", BadRecord), ("22021", BadRecord), ("22P05", BadRecord)),
     ],
 )

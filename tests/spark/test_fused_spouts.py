@@ -16,7 +16,8 @@ from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, StaticStat
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.protocol.bulk import reason_against
-from txbatch.core.sources.spout import PARTITION_COLUMN, Metadata
+from txbatch.core.sources.emitter import PARTITION_COLUMN
+from txbatch.core.sources.spout import Metadata
 from txbatch.core.topology.stream import Stream
 from txbatch.launch.bulk import Staged, stage
 from txbatch.storage.staging import AttemptFolder

@@ -107,5 +107,5 @@ def test_a_source_that_is_away_is_tried_again(shop: Shop, emitter: Emitter, monk
     (folder,) = emitter.alone(topology, [planned])
     assert folder.read_error() == {
         "kind": "transient",
-        "message": "TX201 (try again): source 'shop' does not answer (Connection refused); try again",
+        "message": "TX224 (try again): source 'shop' does not answer (Connection refused); try again",
     }

@@ -15,8 +15,9 @@ from txbatch import Count, OpaquePartitionedSpout, OpaqueState, PartitionedSpout
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import PartitionUnreadable, TransientError
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.core.sources.labels import labelled, partitions_of
-from txbatch.core.sources.spout import PARTITION_COLUMN, Metadata
+from txbatch.core.sources.spout import Metadata
 from txbatch.spark.reader import open_reader
 
 STATES = (3, 1, 5)[: some_of(1, 3)]

@@ -192,6 +192,17 @@ def test_what_is_refused_when_it_is_defined(given: dict[str, Any], complaint: tu
         IntervalSpout("/in", FIELDS, time="at", options={"header": True, **given})
 
 
-def test_a_lookback_sees_no_folders_but_its_own_and_is_refused(tmp_path: Path) -> None:
-    with refusals.refused("TX208", "folder_time", "lookback="):
-        IntervalSpout(tmp_path, FIELDS, time="at", options=DAY, lookback="3 days")
+def test_files_that_only_the_runs_of_one_interval_read(tmp_path: Path) -> None:
+    """A run of another interval never meets a late record in them: it looks into the folders instead."""
+    of = spout(written(tmp_path, *DAYS, "b.csv"))
+    for start, end, found in (
+        ("2026-11-01T00:00", "2026-11-02T00:00", [*DAYS[:2]]),
+        ("2026-11-01T00:00", "2026-11-03T00:00", [*DAYS[:3]]),
+        ("2026-11-01T10:00", "2026-11-01T11:00", []),
+        ("2026-11-01T12:00", "2026-11-02T12:00", []),
+    ):
+        now = plan(of, start, end)
+        assert "b.csv" in now["files"], "a file without a folder is read by every interval"
+        assert of.bounded(now, now["files"]) == found
+    assert of.by_folders
+    assert not IntervalSpout(tmp_path, FIELDS, time="at", lookback="3 days").by_folders

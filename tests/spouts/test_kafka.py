@@ -302,7 +302,7 @@ def test_brokers_that_do_not_answer_are_tried_again(topic: Topic, monkeypatch: p
     monkeypatch.setenv(VARIABLE, "127.0.0.1:1")
     monkeypatch.setattr("txbatch.spouts.topics.look.ANSWER_SECONDS", 1.0)
     monkeypatch.setitem(__import__("txbatch.spouts.topics.look", fromlist=["_ASKS"])._ASKS, "request_timeout", 1.0)
-    with refused("TX201", "does not answer"):
+    with refused("TX224", "does not answer"):
         topic.plan()
 
 

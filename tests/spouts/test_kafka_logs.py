@@ -122,7 +122,7 @@ def test_a_topic_whose_policy_nobody_answers_for_is_not_planned(
     log.partition.append(b"a")
     monkeypatch.setitem(look._ASKS, "request_timeout", 2.0)
     kafka.mute_configs = True
-    with refused("TX201", "does not answer"):
+    with refused("TX224", "does not answer"):
         log.plan()
     kafka.mute_configs = False
     kafka.hidden_configs = True

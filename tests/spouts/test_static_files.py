@@ -11,8 +11,10 @@ from refusals import refused
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, StaticFiles, StaticState, Topology
 from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, Run
-from txbatch.core.protocol.ledger import Head, PositionVersion
-from txbatch.core.protocol.planning import plan_again, plan_batch
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.planning import plan_batch
+from txbatch.core.protocol.planning_again import plan_again
+from txbatch.core.protocol.restate import PositionVersion
 
 RATES = "currency string, rate bigint"
 

@@ -218,6 +218,15 @@ def test_documents_name_modules_that_exist() -> None:
     assert [name for name in named if not (PACKAGE / f"{name}.py").exists()] == []
 
 
+def test_the_protocol_is_read_in_one_sitting() -> None:
+    """From top to bottom, in the order of docs/architecture.md: whoever adds lines parts what is no protocol, by what it is."""
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    order = document.partition("**Reading order**")[2].partition("Apart from these")[0]
+    named = re.findall(r"`(\w+(?:/\w+)+)`", order)
+    assert "core/protocol/decisions" in named
+    assert sum(len((PACKAGE / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in named) <= 3000
+
+
 def test_every_named_statement_is_used() -> None:
     text = "\n".join(module.read_text(encoding="utf-8") for module in MODULES)
     named = re.findall(

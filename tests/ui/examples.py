@@ -72,6 +72,8 @@ def _answer(path: str, query: str) -> Any:
     parts = path.split("/")
     if parts == ["topologies"]:
         return payload("topologies")
+    if parts[0] == "errors":
+        return payload("explained")
     if len(parts) > 1 and parts[1] not in TOPOLOGIES:
         return None
     one, rest = payload(TOPOLOGIES[parts[1]]), parts[2:]
@@ -139,6 +141,10 @@ def application(examples: Examples) -> Starlette:
         if request.method == "POST":
             examples.posted.append((path, await request.json()))
             return JSONResponse({"dag_run_id": "manual__2026-11-27T12:00:00+00:00", "state": "queued"})
+        if path.endswith("xcomEntries"):
+            return JSONResponse({"xcom_entries": [{"task_id": "emit_batch", "key": "plan"}], "total_entries": 1})
+        if path.endswith("xcomEntries/plan"):
+            return JSONResponse({"value": payload("plan")})
         if "/dagRuns/" in path:
             return JSONResponse(
                 {"dag_run_id": "manual__2026-11-27T12:00:00+00:00", "state": "success", "note": CHANGED}

@@ -1,16 +1,112 @@
-"""The pages in a browser, on the example payloads: by keys alone, over polls, hidden, refused, and in Airflow's frame."""
+"""The pages in a browser, on the example payloads: what each says, wide and narrow, light and dark, and by keys alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Dialog, Page, Route
 from support import until
-from ui.browser import WIDE, Watched, opened
+from ui.browser import PHONE, WIDE, Watched, opened
 from ui.examples import Examples, payload
 
 FLIGHTS = "?dag_id=flights"
+WHY = f"{FLIGHTS}&page=why&state=flights&key=B6&key=JFK"
+HOSTILE = "<img src=x onerror=alert(1)>"
+# The address of each page, and texts that it shows.
+PAGES = {
+    "topologies": ("", ["Topologies", "flights", "clicks", "100,000", "2013-01-12"]),
+    "transactions": (
+        FLIGHTS,
+        [
+            *("days of America/New_York · whole up to 2013-01-12 · newest txid 34", "1 hole", "2 in flight", "1 fails"),
+            *(
+                "counted again by 31",
+                "counts in place of 2",
+                "planned, newest attempt failed",
+                "waits 4 min for txid 33",
+            ),
+            *("which shows no sign of life", "2013-01-31", "859", HOSTILE, "\\u202egpj"),
+        ],
+    ),
+    "completeness": (
+        f"{FLIGHTS}&page=completeness",
+        [
+            "2013-01",
+            "30 days · 1 hole between them",
+            "Not counted: 2013-01-13 (America/New_York): no batch has it",
+            "Count it…",
+        ],
+    ),
+    "partitions": (
+        "?dag_id=clicks&page=completeness",
+        ["1 partition cannot be read", "part-00002.txt", "9007199254740001", "txid 41", HOSTILE, "\\u202etxt.cod"],
+    ),
+    "batch": (
+        f"{FLIGHTS}&page=batch&txid=30",
+        [
+            *(
+                "txid 30",
+                "covers 2013-01-31",
+                "859 records",
+                "31 keys",
+                "2 attempts",
+                "Spark 3.1 s",
+                "planned to commit 2 min",
+            ),
+            *("Counted once", "2 attempts tried, 30:2 was let through", "859 records read = 859 of its partitions"),
+            *(
+                "not verified here",
+                "329 → 376",
+                "2013-01-31.csv",
+                "30:1 failed",
+                "9007199254740993",
+                HOSTILE,
+                "\\u202eKFJ",
+            ),
+        ],
+    ),
+    "replaced": (
+        f"{FLIGHTS}&page=batch&txid=2",
+        [
+            "It does not count any more: txid 31 counts in its place; asked for by ana: “the file of the 2nd was cut off”."
+        ],
+    ),
+    "failing": (f"{FLIGHTS}&page=batch&txid=33", ["Give up…", "33:2 failed", "line 17", "the whole error"]),
+    "of partitions": (
+        "?dag_id=clicks&page=batch&txid=99000",
+        ["9,007,199,254,740,993 records", "9007199254740993", "unreadable: No such file or directory"],
+    ),
+    "why": (
+        WHY,
+        [
+            *("as of now, txid 31", "376", "contributions and what is folded amount to the value", "until 31: txid 2"),
+            *("“the file of the 2nd was cut off” (ana)", "2013-01-02.csv", "9007199254740993"),
+        ],
+    ),
+    "why not": (
+        f"{FLIGHTS}&page=why&state=flights&key=x&key=y",
+        ["12345678901234567890123456789012345678", "do not amount to the value: somebody changed it outside"],
+    ),
+    "no past": (
+        f"{FLIGHTS}&page=why&state=flights_abroad&key=B6&key=JFK",
+        ["Kept in another database (warehouse): no past."],
+    ),
+    "merged": (f"{FLIGHTS}&page=why&state=flights_ranked&key=B6&key=JFK", ["txbatch as-of in the project's folder"]),
+    "changes": (f"{FLIGHTS}&page=changes&from=12&to=30", ["3 keys differ between txid 12 and txid 30", "329 → 376"]),
+    "run": (f"{FLIGHTS}&run_id=many", ["10 batches of run many", "2013-01-22"]),
+    "nothing yet": ("?dag_id=orders", ["No batch yet: trigger the DAG."]),
+    "no topology": ("?dag_id=nosuch", ["No topology of txbatch."]),
+}
+# The slider is dragged by nine txids, without a rest.
+DRAGGED = """(slider) => {
+  for (let step = 0; step < 9; step += 1) {
+    slider.value = Number(slider.value) - 1;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}"""
+# The network's own line for an answer that is an error.
+ANSWERED = "Failed to load resource: the server responded with a status of"
 
 
 @pytest.fixture
@@ -20,10 +116,38 @@ def page(browser: Browser, examples: Examples) -> Iterator[Watched]:
         yield watched
 
 
-def go(watched: Watched, address: str) -> None:
-    watched.page.goto(address)
-    watched.page.wait_for_selector("#page nav, #page table, #page .empty, #page .trouble")
-    watched.page.wait_for_load_state("networkidle")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="light"),
+        pytest.param({"color_scheme": "dark"}, id="dark", marks=pytest.mark.whole),
+        pytest.param({"viewport": PHONE}, id="phone", marks=pytest.mark.whole),
+    ],
+)
+def test_each_page_says_its_words_and_nothing_else_happens(
+    browser: Browser, examples: Examples, settings: dict[str, object]
+) -> None:
+    """Names, errors and reasons with markup are text; no page is wider than its window; Tab leads to all that can be done."""
+    dialogs: list[Dialog] = []
+    with opened(browser, examples.url(), **settings) as watched:
+        watched.page.on("dialog", lambda dialog: dialogs.append(dialog))
+        for name, (query, words) in PAGES.items():
+            watched.go(examples.url(query))
+            text = watched.text()
+            missing = [each for each in words if each not in text]
+            # The column of runs goes where it has no place.
+            assert missing == (["\\u202egpj"] if name == "transactions" and "viewport" in settings else []), (
+                name,
+                text,
+            )
+            assert watched.sideways() <= 0, name
+            assert watched.page.locator("#page img").count() == 0
+            wrong = [each for each in watched.wrong() if not (name == "no topology" and each.startswith(ANSWERED))]
+            assert wrong == [], name
+            watched.errors.clear()
+            if not settings:
+                assert (watched.nameless(), watched.unreached()) == ([], []), name
+    assert dialogs == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +200,7 @@ def test_focus_typed_text_and_scroll_are_kept_over_two_polls(browser: Browser, e
         assert watched.focused().startswith("txid 12, 2013-01-12")
         assert watched.page.evaluate("window.scrollY") == 300
 
-        go(watched, examples.url(f"{FLIGHTS}&page=why"))
+        watched.go(examples.url(f"{FLIGHTS}&page=why"))
         watched.page.locator("[name=key]").first.fill("B")
         before = examples.count("/turn")
         until(lambda: examples.count("/turn") >= before + 2)
@@ -141,6 +265,88 @@ def test_one_part_that_is_slow_leaves_the_rest(browser: Browser, examples: Examp
         assert "Counted once" in watched.text()
         del examples.instead["/changes"]
         until(lambda: "329 → 376" in watched.text())
+
+
+def test_a_session_that_is_over_leads_to_the_login_and_back(browser: Browser, examples: Examples) -> None:
+    examples.instead["orders/turn"] = (401, payload("error_401"))
+    with opened(browser, examples.url("?dag_id=nosuch")) as watched:
+        watched.page.goto(examples.url("?dag_id=orders"), wait_until="commit")
+        watched.page.wait_for_url("**/api/v2/auth/login**")
+        assert "next=http" in watched.page.url
+        assert "dag_id%3Dorders" in watched.page.url
+        watched.go(examples.url("?dag_id=orders"))
+        assert "Log in" in watched.text()
+        assert "/auth/login" not in watched.page.url
+
+
+def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(WHY)) as watched:
+        slider = watched.page.get_by_role("slider")
+        slider.focus()
+        watched.page.keyboard.press("ArrowLeft")
+        until(lambda: "8.483050847457626" in watched.text())
+        assert "as of txid 30" in watched.text()
+        (asked,) = (each for each in examples.asked if "as-of" in each)
+        assert "txid=30" in asked
+        slider.evaluate(DRAGGED)
+        watched.page.wait_for_selector("text=as of txid 21")
+        until(lambda: examples.count("as-of") > 1)
+        watched.page.wait_for_load_state("networkidle")
+        assert (examples.count("as-of"), examples.count("txid=21")) == (2, 1)
+        examples.instead["as-of"] = (410, payload("error_410"))
+        watched.page.keyboard.press("Home")
+        until(lambda: "retention has folded what it was before txid 4" in watched.text())
+        assert watched.page.evaluate("document.activeElement.id") == "as-of"
+        examples.instead["as-of"] = (200, payload("as_of_absent"))
+        watched.page.keyboard.press("ArrowRight")
+        until(lambda: "flights \N{EN DASH}" in watched.text())
+
+
+def test_a_number_of_another_txid_is_pale_until_the_answer_is_there(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(WHY)) as watched:
+        held: list[Route] = []
+        watched.page.get_by_role("slider").focus()
+        watched.page.keyboard.press("ArrowLeft")
+        until(lambda: "8.483050847457626" in watched.text())
+        assert watched.page.locator(".stale").count() == 0
+        watched.page.route("**/as-of?**", lambda route: held.append(route))
+        watched.page.keyboard.press("ArrowLeft")
+        watched.page.wait_for_selector(".numbers.stale")
+        assert "as of txid 29" in watched.text()
+        (route,) = held
+        route.continue_()
+        watched.page.wait_for_selector(".numbers:not(.stale)")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (f"{FLIGHTS}&page=why&state=nosuch&key=a", "This topology has no state nosuch, or has it no more."),
+        (f"{FLIGHTS}&page=changes&state=no+<b>", "This topology has no state no <b>, or has it no more."),
+    ],
+)
+def test_a_state_that_is_no_more_is_not_exchanged_for_another(
+    browser: Browser, examples: Examples, query: str, words: str
+) -> None:
+    with opened(browser, examples.url(query)) as watched:
+        assert words in watched.text()
+        assert [each for each in examples.asked if "/states/" in each] == []
+        assert watched.page.locator("select[name=state]").is_visible()
+
+
+def test_a_wrong_txid_in_the_address_is_told_as_what_it_is(browser: Browser, examples: Examples) -> None:
+    examples.instead["/turn"] = (422, {"detail": "before is a number from 1 to 9223372036854775807"})
+    with opened(browser, examples.url(f"{FLIGHTS}&before=x")) as watched:
+        assert "Before is a number from 1 to 9223372036854775807." in watched.text()
+    with opened(browser, examples.url("?dag_id=%7E")) as watched:
+        assert "No topology of txbatch." in watched.text()
+
+
+def test_focus_that_is_lost_with_its_element_goes_to_the_tab(page: Watched, examples: Examples) -> None:
+    page.page.locator('.strip [data-cell="30"]').focus()
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector(".title h2")
+    assert page.focused() == "Batch"
 
 
 def test_the_bar_of_all_txids_moves_the_window_by_pointer_and_keys(page: Watched, examples: Examples) -> None:

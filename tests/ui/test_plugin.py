@@ -13,6 +13,7 @@ import pytest
 from slowness import slowness
 
 import txbatch_plugin
+from txbatch import fit
 from txbatch_plugin import TxbatchPlugin
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -36,15 +37,21 @@ BY_CLI = (
 )
 
 
-@pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Any], txbatch_plugin.Pages]]:
-    """What the plugin registers in an Airflow of some version, with an application made by a function."""
+OF_DAGS = ("nav", "dag", "dag_run", "task", "task_instance")
 
-    def pages(version: str, create: Any) -> txbatch_plugin.Pages:
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., txbatch_plugin.Pages]]:
+    """What the plugin registers in an Airflow of some version, which has some places, with an application made by a function."""
+
+    def pages(version: str, create: Any, places: Any = None, *, narrow: bool = False) -> txbatch_plugin.Pages:
         import airflow
 
         monkeypatch.setattr(airflow, "__version__", version)
         monkeypatch.setattr("txbatch.ui.app.create_app", create)
+        if places is not None:
+            monkeypatch.setattr(fit, "places_of_pages", lambda: frozenset(places))
+            monkeypatch.setattr(fit, "narrows_pages", lambda: narrow)
         txbatch_plugin.pages.cache_clear()
         plugin = TxbatchPlugin()
         assert plugin.fastapi_apps is plugin.fastapi_apps
@@ -56,32 +63,42 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Any],
 
 
 @pytest.mark.parametrize(
-    ("version", "destinations"),
+    ("version", "places", "destinations"),
     [
-        ("3.1.0", []),
-        ("3.1.7", []),
-        ("3.1.8", ["nav", "dag", "dag_run"]),
-        ("3.3.2", ["nav", "dag", "dag_run"]),
-        ("3.4.0rc1", ["nav", "dag", "dag_run", "asset"]),
-        ("3.10.0", ["nav", "dag", "dag_run", "asset"]),
+        ("3.1.0", OF_DAGS, []),
+        ("3.1.7", OF_DAGS, []),
+        ("3.1.8", OF_DAGS, ["nav", "dag", "dag_run"]),
+        ("3.3.2", None, ["nav", "dag", "dag_run"]),
+        ("3.4.0rc1", (*OF_DAGS, "asset"), ["nav", "dag", "dag_run", "asset"]),
+        ("3.10.0", (*OF_DAGS, "asset"), ["nav", "dag", "dag_run", "asset"]),
     ],
 )
 @pytest.mark.usefixtures("airflow_login")
 def test_pages_have_the_places_that_an_airflow_has(
     registered: Callable[..., txbatch_plugin.Pages],
     version: str,
+    places: tuple[str, ...] | None,
     destinations: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Without places of the case, the installed Airflow is asked."""
     app = object()
-    found = registered(version, lambda: app)
+    found = registered(version, lambda: app, places)
     assert [view["destination"] for view in found.views] == destinations
     assert found.apps == ([{"app": app, "url_prefix": "/txbatch", "name": "txbatch"}] if destinations else [])
     assert ("need Airflow 3.1.8 or newer" in caplog.text) is (not destinations)
     assert len({view["url_route"] for view in found.views}) == len(destinations)
-    assert not [view for view in found.views if view["href"].startswith("/")]
-    on_dags = [view for view in found.views if view["destination"] in ("dag", "dag_run")]
-    assert {"applies_to" in view for view in on_dags} <= {"asset" in destinations}
+    assert not [view for view in found.views if view["href"].startswith("/") or "applies_to" in view]
+
+
+@pytest.mark.usefixtures("airflow_login")
+def test_pages_are_on_dags_and_assets_of_txbatch_alone_where_an_airflow_can(
+    registered: Callable[..., txbatch_plugin.Pages],
+) -> None:
+    found = registered("3.4.0", lambda: object(), (*OF_DAGS, "asset"), narrow=True)
+    narrowed = {view["destination"]: view.get("applies_to") for view in found.views}
+    of_dags = {"dag.tags.name": ["txbatch"]}
+    assert narrowed == {"nav": None, "dag": of_dags, "dag_run": of_dags, "asset": {"asset.group": ["txbatch"]}}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sizes import some_of
 from ui.conftest import ROLES, Site
 from ui.seeded import DIGITS, FAILING, HOSTILE_RUN, MUCH, RESTATE, RESTATED, RTL, TAG, TOPOLOGIES, WAITING
 
@@ -35,6 +37,7 @@ ROUTES = {
     f"{T}/states/{{0}}/changes?from=1&to=3": state_payloads.Changes,
     f"{T}/runs/manual": payloads.Run,
 }
+OF_NO_TOPOLOGY = {"/api/topologies", "/api/errors/{}"}
 KEYS = {"flights": KEY, "clicks": "key=the"}
 HOSTILE = [
     *(
@@ -86,9 +89,12 @@ EXAMPLES = {
     "why": state_payloads.Why,
     "as_of": state_payloads.AsOf,
     "run": payloads.Run,
+    "explained": payloads.Explained,
     "error": payloads.Problem,
 }
-few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=some_of(60, 1_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def routes(topology: str) -> list[str]:
@@ -130,6 +136,20 @@ def test_the_list_has_the_topologies_that_a_user_may_read(site: Site, role: str 
         return
     told = msgspec.convert(answer.json(), payloads.Topologies)
     assert [each.topology for each in told.topologies] == (["flights"] if role == "one" else list(TOPOLOGIES))
+
+
+@pytest.mark.parametrize("role", [None, *ROLES, "one"])
+def test_the_page_of_an_error_is_told_to_whoever_is_logged_in(site: Site, role: str | None) -> None:
+    answer = site.get("/api/errors/tx301", role)
+    if role is None:
+        assert answer.status_code == 401
+        return
+    told = msgspec.convert(answer.json(), payloads.Explained)
+    assert (told.code, told.text.startswith("## TX301 BadRecord"), "**Do this.**" in told.text) == ("TX301", True, True)
+    for code in ("TX000", "TX3011", "..", "%2e%2e%2f", "<b>", "é", "x" * 9_000):
+        answer = site.get(f"/api/errors/{code}", role)
+        assert answer.status_code in (404, 422), code
+        assert [*answer.json()] == ["detail"]
 
 
 def test_a_token_of_nobody_is_refused(site: Site) -> None:
@@ -452,40 +472,39 @@ def test_long_texts_are_texts(site: Site) -> None:
 
 
 ANYTHING = st.text(max_size=40) | st.sampled_from([*TXIDS, RTL, TAG, "\0", "\ud800", "%", "~", "a" * 3_000])
-NAMES = (
-    *("key", "txid", "from", "to", "first", "last", "after", "search", "limit", "before", "status", "failed", "state"),
-    *("starts", "corrected", "dag_id"),
-)
 VALUES = ANYTHING | st.sampled_from(["1", "3", "true", "B6", "JFK", "flights", "2013-01-01T05:00:00Z"])
-PARAMETERS = st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=5)
-PARTS = st.sampled_from(["flights", "1", "31", "why", "keys"]) | ANYTHING
-PATHS = st.sampled_from(
-    (
-        *(
-            "",
-            "/overview",
-            "/batches",
-            "/batches/{0}",
-            "/batches/{0}/changes",
-            "/intervals",
-            "/partitions",
-            "/runs/{0}",
-        ),
-        *("/states/{0}/keys", "/states/{0}/why", "/states/{0}/as-of", "/states/{0}/changes"),
-    )
-)
+# What stands for a part of a path: most often a name that leads on.
+PARTS = st.sampled_from(["flights", "flights", "flights", "1", "31", "TX301"]) | ANYTHING
 
 
-@given(path=PATHS, part=PARTS, parameters=PARAMETERS)
+@pytest.fixture(scope="module")
+def described(site: Site) -> dict[str, list[str]]:
+    """The routes of the OpenAPI text, each with the names of its parameters; a query may also name another DAG."""
+    paths = site.told("/api/openapi.json")["paths"]
+    return {path: [each["name"] for each in of["get"].get("parameters", [])] for path, of in sorted(paths.items())}
+
+
+def test_the_description_has_each_route(described: dict[str, list[str]]) -> None:
+    named = {route.partition("?")[0].replace("{0}", "{}") for route in ROUTES}
+    blank = {re.sub(r"\{\w+\}", "{}", path) for path in described}
+    assert {re.sub(r"/(1|manual)(?=/|$)", "/{}", each) for each in named} | OF_NO_TOPOLOGY == blank
+
+
+@given(data=st.data())
 @few
-def test_no_request_is_a_fault(site: Site, path: str, part: str, parameters: list[tuple[str, str]]) -> None:
-    """Every route, asked for anything: an answer or a reason, never an error of the server."""
+def test_no_request_is_a_fault(site: Site, described: dict[str, list[str]], data: st.DataObject) -> None:
+    """Every route of the OpenAPI text, asked for anything: an answer or a reason, never an error of the server."""
 
     def safe(text: str) -> str:
         return quote(text, safe="", errors="surrogatepass")
 
-    query = "&".join(f"{name}={safe(value)}" for name, value in parameters)
-    answer = site.get(f"/api/topologies/flights{path.format(safe(part))}?{query}")
+    path = data.draw(st.sampled_from(list(described)))
+    parts = {name: safe(data.draw(PARTS, name)) for name in re.findall(r"\{(\w+)\}", path)}
+    names = st.sampled_from([*described[path], "dag_id", "key"])
+    query = "&".join(
+        f"{name}={safe(value)}" for name, value in data.draw(st.lists(st.tuples(names, VALUES), max_size=5))
+    )
+    answer = site.get(f"{path.format(**parts)}?{query}")
     assert answer.status_code in (200, 404, 410, 422), (answer.request.url, answer.text)
     if answer.status_code != 200:
         assert isinstance(answer.json()["detail"], str)
@@ -494,7 +513,11 @@ def test_no_request_is_a_fault(site: Site, path: str, part: str, parameters: lis
 # ---- the examples by which the page is written
 
 
-@pytest.mark.parametrize("file", sorted(PAYLOADS.glob("*.json")), ids=lambda file: file.stem)
+# A plan is no answer of a route: a run leaves it.
+ANSWERS = sorted(file for file in PAYLOADS.glob("*.json") if file.stem != "plan")
+
+
+@pytest.mark.parametrize("file", ANSWERS, ids=lambda file: file.stem)
 def test_the_examples_are_answers(file: Path) -> None:
     kind = max((name for name in EXAMPLES if file.stem.startswith(name)), key=len)
     example = json.loads(file.read_text())

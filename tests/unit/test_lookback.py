@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,7 +33,17 @@ from txbatch.core.errors import (
     TxbatchError,
     Unavailable,
 )
-from txbatch.core.protocol.lookback import Counting, FoundLate, LatePosition, differing, lookbacks, outstanding
+from txbatch.core.protocol.gone_files import Recount
+from txbatch.core.protocol.lookback import (
+    CountedPlan,
+    Counting,
+    FoundLate,
+    LatePosition,
+    differing,
+    in_table,
+    lookbacks,
+    outstanding,
+)
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -41,6 +52,7 @@ from txbatch.memory.staging import MemoryStaging
 from txbatch.run.look_back import LookBack
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
+from txbatch.spouts.postgres_interval import _late_rows
 
 pytestmark = pytest.mark.rule("R17")
 DAY = timedelta(days=1)
@@ -145,7 +157,7 @@ def test_a_late_file_that_is_gone_again_is_told(case: Case) -> None:
 def test_an_outage_is_no_reason_to_leave_late_records_as_counted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.comes("x.csv", "01T10:00Z,a")
     batch, run = attempt(case, 2)
-    case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (batch, run))
 
     def away(*_: object) -> NoReturn:
         raise Unavailable("the ledger does not answer")
@@ -169,12 +181,7 @@ def test_a_file_of_the_position_that_shrank_after_it_was_met_loses_no_counted_re
 
 
 def test_a_file_that_shrinks_before_the_restate_is_planned_loses_no_counted_record(case: Case) -> None:
-    case.comes("x.csv", "01T10:00Z,a")
-    (batch, run), counting = attempt(case, 2), Counting()
-    case.steps.success(case.steps.commit(batch, run).batch)
-    counting.add(batch)
-    look_back = LookBack(case.steps, run)
-    (late,) = look_back.due(counting)
+    look_back, late = late_for_first(case)
     (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
     with case.runner() as runner:
         assert look_back.again(late, runner._finish_held) == []
@@ -182,6 +189,159 @@ def test_a_file_that_shrinks_before_the_restate_is_planned_loses_no_counted_reco
     assert "1.csv is shorter since" in (told.why_not or "")
     assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
     assert case.run(3) == [4], "the aborted restate blocks nothing"
+
+
+def test_a_person_counts_a_shorter_file_again_whatever_the_reason_begins_with(case: Case) -> None:
+    """A person has asked for the file as it is now: the reason alone made it a restate by a look back, which was refused."""
+    (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+    with case.runner() as runner:
+        (batch,) = runner.restate([1], "lookback: the file was mended")
+    assert (batch.txid, batch.found_by, case.counts) == (2, None, {"a": 1})
+
+
+def with_an_old_file(root: Path, *lines: str) -> Case:
+    """The first day is counted, and a file that was last changed before it began."""
+    case = Case(root)
+    (root / "0.csv").write_text("".join(f"{line}\n" for line in ("2023-12-31T10:00Z,z", *lines)))
+    before = (FIRST - DAY).timestamp()
+    os.utime(root / "0.csv", (before, before))
+    case.comes("1.csv", "01T10:00Z,a", "01T11:00Z,b")
+    assert case.run(1) == [1]
+    return case
+
+
+def test_an_old_file_that_retention_took_keeps_late_records_from_no_position(tmp_path: Path) -> None:
+    """Each plan names each file: such a position was told, and never counted again."""
+    case = with_an_old_file(tmp_path)
+    (tmp_path / "0.csv").unlink()
+    case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a")
+    assert case.run(2) == [2, 3]
+    assert (case.restates, case.told) == ([(3, 1, "lookback: 1 record in x.csv")], [])
+    assert case.counts == {"a": 3, "b": 1}
+    case.comes("x.csv", "01T12:00Z,c", "02T12:00Z,c")
+    assert case.run(3) == [4, 5, 6]
+    assert case.counts == {"a": 3, "b": 1, "c": 2}
+
+
+def test_an_old_file_with_records_of_the_interval_loses_no_counted_record(tmp_path: Path) -> None:
+    """Somebody wrote records ahead, or set the time of the file back: the number of records shows it."""
+    case = with_an_old_file(tmp_path, "2024-01-01T09:00Z,c")
+    (tmp_path / "0.csv").unlink()
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(2)[0] == 2
+    (told,) = case.told
+    assert told.startswith("late for txid 1: 1 record in x.csv; ")
+    assert "0.csv is gone since, and 3 records came of 3 records and 1 late record" in told
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1, "c": 1}, [])
+    assert not [each for each in case.ledger.tables.batches_of("days") if not each.status.final]
+
+
+def test_where_an_old_file_is_gone_what_comes_meanwhile_is_left_to_the_next_run(tmp_path: Path) -> None:
+    case = with_an_old_file(tmp_path)
+    (tmp_path / "0.csv").unlink()
+    look_back, late = late_for_first(case)
+    case.comes("y.csv", "01T10:00Z,a")
+    with case.runner() as runner:
+        assert look_back.again(late, runner._finish_held) == []
+    (left,) = look_back.told
+    assert "0.csv is gone since, and y.csv came or grew since" in (left.why_not or "")
+    assert case.counts == {"a": 1, "b": 1}
+    assert case.run(3) == [4, 5]
+    assert (case.counts, case.told) == ({"a": 3, "b": 1}, [])
+
+
+MET = FoundLate(7, "in", 1, day(1), 1, BatchStatus.COMMITTED, "run", {"x": Late(3, 0)}, {"x": [90, 5]}, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "loss"),
+    [
+        ({}, None),
+        ({"now": 9}, "9 records came of 7 records and 3 late records"),
+        ({"now": 11}, "11 records came of 7 records and 3 late records"),
+        ({"again": {"a": [9, 1, 7], "x": [91, 5, 7]}}, "x came or grew since"),
+        ({"again": {"a": [9, 1, 8], "x": [90, 5, 7]}}, "a came or grew since"),
+        ({"again": {"a": [9, 2, 7], "x": [90, 6, 7]}}, None),
+        ({"found": [MET, replace(MET, found_by=6)]}, None),
+        ({"counted": {"a": [9, 1, 7], "x": [90, 5, 7]}, "now": 7}, None),
+        ({"counted": {"a": [9, 1, 7], "x": [60, 5, 7]}}, "some of the late records may be counted"),
+    ],
+)
+def test_what_proves_that_no_record_is_lost(changes: dict[str, Any], loss: str | None) -> None:
+    files = {"a": [9, 1, 7], "x": [90, 5, 7]}
+    recount = Recount({"old": [9, 0, 7], "a": [9, 1, 7]}, files, files, [MET], 7, 10)
+    assert replace(recount, **changes).loss == loss
+
+
+class ByFolders(Case):
+    """The same with the days' files in folders of their own, as `day=2024-01-01/x.csv`."""
+
+    def define(self, lookback: str | None) -> None:
+        topology, of = Topology("days", max_pending=3), {"folder_time": "day"}
+        days = Days(self.root, FIELDS, time="at", lookback=lookback, options=of)
+        stream = topology.new_stream("in", days).project("name")
+        stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
+        self.topology = topology
+        self.steps = Steps(MemoryJob(topology.check()), self.ledger, self.staging, self.locks)
+
+    def comes_on(self, number: int, name: str, *names: str) -> str:
+        """A line of the day for each name, in a file of the day's folder."""
+        folder = f"day=2024-01-0{number}"
+        (self.root / folder).mkdir(exist_ok=True)
+        self.comes(f"{folder}/{name}", *(f"0{number}T10:00Z,{each}" for each in names))
+        return f"{folder}/{name}"
+
+
+def test_late_files_in_folders_of_earlier_intervals_are_counted(tmp_path: Path) -> None:
+    """A run reads its own folder alone: a lookback was refused beside `folder_time`."""
+    case = ByFolders(tmp_path)
+    for number in (1, 2):
+        case.comes_on(number, "a.csv", "a")
+    assert case.run(1, 2) == [1, 2]
+    new, grown = case.comes_on(1, "x.csv", "b", "b"), case.comes_on(2, "a.csv", "c")
+    case.comes_on(3, "a.csv", "a")
+    assert case.run(3) == [3, 4, 5]
+    assert case.restates == [(4, 1, f"lookback: new records in {new}"), (5, 2, f"lookback: new records in {grown}")]
+    assert case.counts == {"a": 3, "b": 2, "c": 1}
+    assert (case.run(4), case.told) == ([6], [])
+
+
+def test_folders_further_back_are_not_looked_into_and_files_that_are_gone_are_told(tmp_path: Path) -> None:
+    case = ByFolders(tmp_path, "1 day")
+    for number in (1, 2):
+        case.comes_on(number, "a.csv", "a")
+    case.run(1, 2)
+    case.comes_on(1, "x.csv", "b")
+    assert (case.run(3), case.told) == ([3], [])
+    (tmp_path / "day=2024-01-02" / "a.csv").unlink()
+    case.define("3 days")
+    late = case.comes_on(2, "x.csv", "b")
+    assert case.run(4) == [4, 5]
+    assert case.told == [f"late for txid 2: new records in {late}; day=2024-01-02/a.csv is gone since"]
+    assert [position for _, position, _ in case.restates] == [1]
+    case.define(None)
+    case.comes_on(3, "x.csv", "b")
+    assert (case.run(5), case.told) == ([6], []), "`txbatch status` and `verify` tell of it"
+
+
+def test_two_runs_that_look_into_the_same_folder_count_it_once(tmp_path: Path) -> None:
+    case = ByFolders(tmp_path)
+    case.comes_on(1, "a.csv", "a")
+    case.run(1)
+    (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
+    commits(case, (first, one), (second, other))
+    case.comes_on(1, "x.csv", "b")
+    counting = Counting()
+    counting.add(first)
+    (late,) = LookBack(case.steps, one).due(counting)
+    asked = [LookBack(case.steps, run).run_of(late) for run in (one, other)]
+    planned = case.steps.find_or_plan(asked[0])
+    assert isinstance(planned, Batch)
+    assert not isinstance(case.steps.find_or_plan(asked[1]), Batch), "the first one counts it"
+    emitted = case.steps.emit_batch(planned, asked[0], MemoryApplication(case.topology, case.staging).emit)
+    commits(case, (emitted, asked[0]))
+    assert looked_back(case, second, other) == []
+    assert case.counts == {"a": 1, "b": 1}
 
 
 def test_a_run_of_an_earlier_interval_leaves_later_ones_to_later_runs(case: Case) -> None:
@@ -202,6 +362,12 @@ def attempt(case: Case, number: int) -> tuple[Batch, Run]:
     return case.steps.emit_batch(batch, run, application.emit), run
 
 
+def commits(case: Case, *attempts: tuple[Batch, Run]) -> None:
+    """Bring attempts to the success of their batches."""
+    for batch, run in attempts:
+        case.steps.success(case.steps.commit(batch, run).batch)
+
+
 def looked_back(case: Case, batch: Batch, run: Run) -> list[int]:
     """What a run decides to count again after the commit of its batch."""
     counting = Counting()
@@ -213,8 +379,7 @@ def test_two_runs_that_meet_the_same_file_count_it_once(case: Case) -> None:
     """Both read before the other one committed, and both decide before the other one plans."""
     case.comes("x.csv", "01T10:00Z,a")
     (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
-    for batch, run in ((first, one), (second, other)):
-        case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (first, one), (second, other))
     assert [late.found_by for late in case.ledger.found_late("days")] == [3, 2]
     counting = Counting()
     counting.add(first)
@@ -237,8 +402,7 @@ def test_two_runs_that_meet_the_same_file_count_it_once(case: Case) -> None:
 def test_a_batch_in_flight_that_has_read_the_file_is_not_late(case: Case) -> None:
     case.comes("x.csv", "02T10:00Z,a", "03T10:00Z,a")
     (first, one), (second, other) = attempt(case, 2), attempt(case, 3)
-    for batch, run in ((first, one), (second, other)):
-        case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (first, one), (second, other))
     assert [(each.position, each.is_counted) for each in case.ledger.found_late("days")] == [(2, True)]
     assert looked_back(case, second, other) == []
 
@@ -345,7 +509,7 @@ def late_for_first(case: Case) -> tuple[LookBack, LatePosition]:
     """The look back of a second day's run that met a late record of the first day."""
     case.comes("x.csv", "01T10:00Z,a")
     (batch, run), counting = attempt(case, 2), Counting()
-    case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (batch, run))
     counting.add(batch)
     look_back = LookBack(case.steps, run)
     (late,) = look_back.due(counting)
@@ -378,13 +542,31 @@ def test_a_newer_try_of_the_same_restate_ends_this_one(case: Case) -> None:
     assert look_back.told == []
 
 
+def test_a_try_that_fails_aborts_nothing_of_a_newer_try(case: Case) -> None:
+    """R5: two tries of one task of Airflow do overlap."""
+    look_back, late = late_for_first(case)
+
+    def fails(run: Run) -> list[Batch]:
+        planned = case.steps.find_or_plan(run)
+        assert isinstance(planned, Batch)
+        first = case.steps.start_attempt(planned, run, *case.steps.code_now())
+        with case.steps.failure_told(*first):
+            case.steps.start_attempt(planned, run, *case.steps.code_now())
+            raise FunctionFailed("it raises")
+        raise AssertionError
+
+    with refused("TX404", "attempt 3:1", "3:2"):
+        look_back.again(late, fails)
+    assert look_back.told == []
+    assert case.ledger.batch("days", 3).status is BatchStatus.PLANNED
+
+
 def test_a_later_file_for_a_position_counted_by_the_same_run_is_left_to_the_next_run(case: Case) -> None:
     look_back, late = late_for_first(case)
     with case.runner() as runner:
         assert [batch.txid for batch in look_back.again(late, runner._finish_held)] == [3]
     case.comes("y.csv", "01T10:00Z,a")
-    other, by = attempt(case, 3)
-    case.steps.success(case.steps.commit(other, by).batch)
+    commits(case, attempt(case, 3))
     (later,) = outstanding(case.ledger.found_late("days"))
     assert later.found_by == 4
     with case.runner() as runner:
@@ -420,8 +602,7 @@ def test_an_attempt_before_the_first_commit_does_not_look_and_a_later_one_meets_
     first, one = attempt(case, 1)
     case.comes("x.csv", "01T10:00Z,b")
     second, other = attempt(case, 2)
-    for batch, run in ((first, one), (second, other)):
-        case.steps.success(case.steps.commit(batch, run).batch)
+    commits(case, (first, one), (second, other))
     assert sorted(case.ledger.tables.came_late) == [("days", 1)]
     assert case.run(3) == [3, 4]
     assert case.restates == [(4, 1, "lookback: 1 record in x.csv")]
@@ -498,6 +679,32 @@ def test_records_that_two_batches_met_count_once_and_those_behind_them_too() -> 
 )
 def test_a_file_that_is_not_what_it_was(now: dict[str, Any], arrived: tuple[str, ...], told: str | None) -> None:
     assert differing({"a": [9, 1, 7]}, now, arrived) == told
+
+
+@pytest.mark.parametrize(
+    ("counted", "seen", "later", "why_not", "told"),
+    [
+        (7, 7, 2, None, "late for txid 1: 2 records in sale; `txbatch restate days 1"),
+        (7, 6, 1, "1 row was changed or replaced since", "changed for txid 1: 1 row in sale; `txbatch restate days 1"),
+        (7, 5, 1, "1 row was changed or replaced since and 1 row is gone since", "changed for txid 1: 1 row in sale; "),
+        (7, 6, 3, "1 row was changed or replaced since", "late for txid 1: 2 records in sale; 1 row was changed"),
+        (7, 9, 0, None, "late for txid 1: 2 records in sale; `txbatch restate days 1"),
+    ],
+)
+def test_a_row_that_was_changed_is_neither_late_nor_gone(
+    counted: int, seen: int, later: int, why_not: str | None, told: str
+) -> None:
+    """An UPDATE is a row that went and a row that came, and no reason to count the position again by itself."""
+    rows = _late_rows(counted, seen, later)
+    late = in_table("in", "sale", CountedPlan(1, 1, day(1), batch_of(1).plan), rows)
+    assert late is not None
+    assert late.why_not == why_not
+    assert late.told("days").startswith(told)
+
+
+@pytest.mark.parametrize(("seen", "later"), [(7, 0), (6, 0), (0, 0)])
+def test_rows_that_are_gone_alone_are_told_by_status(seen: int, later: int) -> None:
+    assert in_table("in", "sale", CountedPlan(1, 1, day(1), batch_of(1).plan), _late_rows(7, seen, later)) is None
 
 
 def test_the_lookback_of_a_run_is_before_its_interval() -> None:

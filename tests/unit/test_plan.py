@@ -11,7 +11,7 @@ import pytest
 from refusals import refused
 
 from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
-from txbatch.core.batch.transaction import canonical_json, digest
+from txbatch.core.stored_json import canonical_json, digest
 
 STORED = json.loads(Path(__file__).with_name("stored_plans.json").read_text(encoding="utf-8"))
 

@@ -10,7 +10,16 @@ import pytest
 from refusals import refused
 from support import run
 
-from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, TransactionAttempt
+from txbatch.core.batch.transaction import (
+    Assignment,
+    Batch,
+    BatchKind,
+    BatchStatus,
+    Interval,
+    Restate,
+    Run,
+    TransactionAttempt,
+)
 from txbatch.core.errors import (
     BrokenChain,
     IntervalNotOver,
@@ -36,7 +45,8 @@ from txbatch.core.protocol.decisions import (
     uncovered,
 )
 from txbatch.core.protocol.fence import check_attempt, check_fence
-from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.ledger import Head, Order
+from txbatch.core.protocol.questions import Unfinished, unfinished
 
 RANGE = {"start": 10, "end": 20}
 PLANNED = Batch(
@@ -118,23 +128,23 @@ def test_the_fence() -> None:
 
 
 def test_a_commit_that_may_be_applied() -> None:
-    assert check_commit(EMITTED, ASSIGNMENT, None, 2, OFFSETS) is True
-    assert check_commit(COMMITTED, ASSIGNMENT, None, 2, {}) is False
+    assert check_commit(EMITTED, ASSIGNMENT, Order(None, 2, OFFSETS)) is True
+    assert check_commit(COMMITTED, ASSIGNMENT, Order(None, 2, {})) is False
 
 
 def test_a_commit_before_its_time() -> None:
     with refused("TX413", "attempt 3:2", "manifest", "emit_batch"):
-        check_commit(replace(EMITTED, status=BatchStatus.PLANNED), ASSIGNMENT, None, 2, OFFSETS)
+        check_commit(replace(EMITTED, status=BatchStatus.PLANNED), ASSIGNMENT, Order(None, 2, OFFSETS))
     with refused("TX402", "txid 3", "txid 1"):
-        check_commit(EMITTED, ASSIGNMENT, 1, 2, OFFSETS)
+        check_commit(EMITTED, ASSIGNMENT, Order(1, 2, OFFSETS))
     with pytest.raises(StaleAttempt):
-        check_commit(ABORTED, ASSIGNMENT, None, 2, OFFSETS)
+        check_commit(ABORTED, ASSIGNMENT, Order(None, 2, OFFSETS))
 
 
 def broken(streams: Any, offsets: Any, last_committed: int | None = 2, **more: Any) -> str | None:
     batch = replace(EMITTED, metadata={"streams": streams, **more})
     try:
-        check_commit(batch, ASSIGNMENT, None, last_committed, offsets)
+        check_commit(batch, ASSIGNMENT, Order(None, last_committed, offsets))
     except BrokenChain as error:
         return str(error)
     return None
@@ -163,10 +173,9 @@ def test_an_interval_continues_nothing() -> None:
     """Who reads by time is told by the batch's interval, and outside the plan: a plan may have any key."""
     streams = {"s": {"plan": {"files": []}, "interval": ["a", "b"]}}
     by_time = replace(EMITTED, key="interval:a/b", metadata={"format": 2, "streams": streams})
-    assert check_commit(by_time, ASSIGNMENT, None, 1, {})
-    assert check_commit(
-        replace(by_time, metadata={"streams": {"s": {"interval": ["a", "b"]}}}), ASSIGNMENT, None, 1, {}
-    )
+    assert check_commit(by_time, ASSIGNMENT, Order(None, 1, {}))
+    older = replace(by_time, metadata={"streams": {"s": {"interval": ["a", "b"]}}})
+    assert check_commit(older, ASSIGNMENT, Order(None, 1, {}))
     assert "but txid 1 is the last" in str(broken({"s": {"interval": ["a", "b"]}}, {}, last_committed=1))
     assert "but txid 1" in str(broken({"s": {"plan": {"interval": ["a", "b"]}}}, {}, last_committed=1, format=2))
 
@@ -178,7 +187,7 @@ def test_the_chain_of_a_stream_that_pauses() -> None:
     assert "planned after txid 2, but txid 1" in str(broken(plan, OFFSETS, last_committed=1, idle={"list": {"end": 5}}))
     idle = {"list": {"plan": 5, "interval": ["a", "b"]}}
     mixed = replace(EMITTED, key="interval:a/b", metadata={"format": 2, "streams": plan, "idle": idle})
-    assert check_commit(mixed, ASSIGNMENT, None, 1, OFFSETS)
+    assert check_commit(mixed, ASSIGNMENT, Order(None, 1, OFFSETS))
 
 
 def test_success_and_abort() -> None:
@@ -202,6 +211,18 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def days(first: int, last: int) -> Interval:
     return Interval(START + timedelta(first), START + timedelta(last))
+
+
+def test_a_batch_tells_its_run() -> None:
+    """By interval the run meets the batch again by the key (R2), and by the same parameters."""
+    metadata = {"format": 2, "streams": {}, "parameters": {"top": 3}}
+    batch = replace(PLANNED, key=f"interval:{days(0, 1)}", metadata=metadata, lease_run="cli:a-1")
+    found = unfinished(batch)
+    assert found == Unfinished(3, Run("cli:a-1", interval=days(0, 1), parameters={"top": 3}))
+    assert found.run.key == batch.key
+    assert unfinished(PLANNED).run == Run("r")
+    restate = replace(batch, kind=BatchKind.RESTATE, position=2, reason="wrong", requested_by="anna")
+    assert unfinished(restate).run.restate == Restate(2, "wrong", "anna", accept_missing=True, skipped=True)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,14 +11,13 @@ from hypothesis import strategies as st
 from txbatch.core.aggregates.merge import ADD as SUM
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.state.state import StateKind
-from txbatch.core.state.update import Change, Combine, Updater, apart, in_ledger
+from txbatch.core.state.update import Change, Updater
 
 ADD = Merger([SUM])
 # A partial: what counts (None: nothing), whether the key is removed. Neither is no partial at all.
 CHANGES = st.tuples(st.none() | st.integers(1, 9), st.booleans()).filter(lambda each: each != (None, False))
 BATCHES = st.lists(st.lists(st.tuples(st.sampled_from("abc"), CHANGES), max_size=5), max_size=6)
 Rows = dict[str, Any]
-Place = Callable[[StateKind, Combine], Updater]
 
 
 def changes(batch: Any) -> dict[str, Change]:
@@ -30,8 +28,8 @@ def changes(batch: Any) -> dict[str, Change]:
     return found
 
 
-def applied(kind: StateKind, rows: Rows, batch: Any, txid: int, place: Place = in_ledger) -> Rows:
-    return place(kind, ADD).update(rows, changes(batch), txid).applied(rows)
+def applied(kind: StateKind, rows: Rows, batch: Any, txid: int, *, apart: bool = False) -> Rows:
+    return Updater(kind, ADD, apart).update(rows, changes(batch), txid).applied(rows)
 
 
 def shown(rows: Rows) -> dict[str, int]:
@@ -65,17 +63,17 @@ def test_what_failed_attempts_wrote_apart_leaves_no_trace(batches: Any, failed: 
     rows: Rows = {}
     for txid, batch in enumerate(batches, 1):
         if txid <= len(failed):
-            rows = applied(StateKind.OPAQUE, rows, failed[txid - 1], txid, apart)
-        rows = applied(StateKind.OPAQUE, rows, batch, txid, apart)
+            rows = applied(StateKind.OPAQUE, rows, failed[txid - 1], txid, apart=True)
+        rows = applied(StateKind.OPAQUE, rows, batch, txid, apart=True)
         assert shown(rows) == recomputed(batches[:txid])
         assert all(row.txid == txid for row in rows.values() if row.value is None), "a tombstone that outlived its txid"
-    assert shown(applied(StateKind.OPAQUE, rows, [], len(batches), apart)) == recomputed(batches[:-1])
+    assert shown(applied(StateKind.OPAQUE, rows, [], len(batches), apart=True)) == recomputed(batches[:-1])
 
 
 @given(batches=BATCHES)
 def test_a_replay_apart_of_a_transactional_batch_changes_nothing(batches: Any) -> None:
     rows: Rows = {}
     for txid, batch in enumerate(batches, 1):
-        rows = applied(StateKind.TRANSACTIONAL, rows, batch, txid, apart)
-        assert applied(StateKind.TRANSACTIONAL, rows, batch, txid, apart) == rows
+        rows = applied(StateKind.TRANSACTIONAL, rows, batch, txid, apart=True)
+        assert applied(StateKind.TRANSACTIONAL, rows, batch, txid, apart=True) == rows
     assert shown(rows) == recomputed(batches)

@@ -11,17 +11,9 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedFile, StagedState
-from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
-    Assignment,
-    BatchStatus,
-    Interval,
-    Run,
-    TransactionAttempt,
-    canonical_json,
-    digest,
-)
+from txbatch.core.batch.transaction import Assignment, BatchStatus, Interval, Run, TransactionAttempt
 from txbatch.core.errors import DefinitionError
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json, digest
 
 values = st.recursive(
     st.none()

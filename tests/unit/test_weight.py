@@ -14,7 +14,7 @@ from txbatch.core.batch.plan import BatchPlan, OfInterval, Range, Ranges
 from txbatch.core.batch.transaction import Run
 from txbatch.core.protocol.bulk import BYTES_MAX
 from txbatch.core.protocol.bulk_size import PARTITIONS_MAX, PLANS_BYTES_MAX, JobSize
-from txbatch.core.protocol.coordinator import initialize_many
+from txbatch.core.protocol.planning_ahead import initialize_many
 from txbatch.memory.ledger import MemoryLedger
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 
@@ -61,6 +62,7 @@ def test_compose_takes_its_file_with_the_passwords_that_make_makes(shop: Path, t
 def test_names(name: str, tmp_path: Path) -> None:
     made = CliRunner().invoke(main, ["init", "--", str(tmp_path / "new" / name)])
     assert made.exit_code == 0, made.output
+    assert f"\nNext\n  cd {shlex.quote(str(tmp_path / 'new' / name))}\n  make demo " in made.stdout
     assert (tmp_path / "new" / name / "README.md").read_text(encoding="utf-8").startswith(f"# {name}\n")
     assert [each.name for each in (tmp_path / "new").iterdir()] == [name]
 

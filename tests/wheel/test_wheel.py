@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tarfile
 import zipfile
 from email.message import Message
 from email.parser import Parser
@@ -41,10 +44,24 @@ def test_it_has_the_package_its_sql_its_error_pages_and_nothing_else(files: dict
     assert "txbatch/py.typed" in files
 
 
+def test_the_sdist_makes_the_same_wheel_and_has_the_documentation(files: dict[str, str], tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
+    subprocess.run([*build, "-t", "sdist"], cwd=ROOT, check=True, capture_output=True)
+    name = f"txbatch-{__version__}"
+    with tarfile.open(tmp_path / f"{name}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert (tmp_path / name / "docs" / "index.md").is_file()
+    assert (tmp_path / name / "CHANGELOG.md").is_file()
+    subprocess.run([*build, "-t", "wheel"], cwd=tmp_path / name, check=True, capture_output=True)
+    with zipfile.ZipFile(tmp_path / f"{name}-py3-none-any.whl") as archive:
+        made = {each: archive.read(each).decode() for each in archive.namelist() if not each.endswith("/RECORD")}
+    assert made == {each: text for each, text in files.items() if not each.endswith("/RECORD")}
+
+
 def test_its_metadata(metadata: Message) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("txbatch", __version__)
     assert metadata["Requires-Python"] == "<3.15,>=3.11"
-    assert set(metadata.get_all("Provides-Extra") or []) == {"airflow", "spark", "testing", "embedded", "kafka"}
+    assert set(metadata.get_all("Provides-Extra") or []) == {"airflow", "spark", "testing", "embedded", "kafka", "docs"}
 
 
 def test_it_asks_for_ranges_in_which_the_tested_versions_are(metadata: Message) -> None:

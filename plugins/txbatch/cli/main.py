@@ -16,6 +16,7 @@ from txbatch.cli import arguments, database
 from txbatch.cli.abort import abort
 from txbatch.cli.change import change
 from txbatch.cli.database import chosen_settings
+from txbatch.cli.docs import docs
 from txbatch.cli.drop import drop
 from txbatch.cli.explain import explain
 from txbatch.cli.follow import follow
@@ -61,6 +62,7 @@ COMMANDS: tuple[click.Command, ...] = (
     source,
     doctor,
     explain,
+    docs,
     up,
     down,
     migrate,

@@ -1,4 +1,4 @@
-"""The formats of stored JSON: a process may meet the JSON of a newer txbatch, and must not guess at the meaning.
+"""Stored JSON: the only spelling of a value, and formats: a process may meet the JSON of a newer txbatch, and must not guess.
 
 >>> check_format("the plan of txid 7", {"format": 2}, newest=2)
 2
@@ -9,15 +9,47 @@ txbatch...NewerFormat: TX609 (no retry helps): the plan of txid 7 has format 3, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from txbatch.core.errors import NewerFormat
+from txbatch.core.errors import InvalidPlan, NewerFormat
 
 # JSON, planned by a coordinator and read by an emitter.
 Metadata = Mapping[str, Any]
 # The largest plan of a spout by default.
 METADATA_BYTES_MAX = 1_000_000
+# The largest JSON in the ledger: a manifest has more about a partition than a plan, but not ten times as much.
+STORED_BYTES_MAX = 100_000_000
+Value = TypeVar("Value")
+
+
+def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
+    """Return the only spelling of a JSON value. Raise DefinitionError if not JSON, or if over `bytes_max`, 1 MB by default."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except (TypeError, ValueError) as error:
+        raise InvalidPlan(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
+    if size > bytes_max:
+        raise InvalidPlan(
+            f"metadata has {size:,} bytes; at most {bytes_max:,}: plan smaller batches, of fewer partitions or files "
+            "(files_per_batch=, a narrower pattern= or root, small files merged into larger ones)"
+        )
+    return text
+
+
+def as_stored(value: Any) -> Any:
+    """Return a JSON value in the form read back from the ledger."""
+    return json.loads(canonical_json(value, STORED_BYTES_MAX))
+
+
+def digest(value: Any) -> str:
+    """Return the sha256 of the canonical JSON, in hex."""
+    import hashlib  # here, as OpenSSL would be a twentieth of what importing a job takes
+
+    return hashlib.sha256(canonical_json(value, STORED_BYTES_MAX).encode()).hexdigest()
 
 
 def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
@@ -32,3 +64,33 @@ def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
 def is_range(value: Any) -> bool:
     """True if the value is the JSON of a range: an object with both ends."""
     return isinstance(value, Mapping) and {"start", "end"} <= set(value)
+
+
+# ---- reading JSON that may be damaged: each raises ValueError
+
+
+def read_each(values: Mapping[str, Any], read: Callable[[Any], Value]) -> dict[str, Value]:
+    """Return an object with texts for names, each value read by `read`."""
+    return {read_text(name): read(value) for name, value in values.items()}
+
+
+def read_count(value: Any) -> int:
+    """Return a whole number from 0 on."""
+    found = read_whole(value)
+    if found < 0:
+        raise ValueError(f"{str(found)[:80]!r} is no count")
+    return found
+
+
+def read_whole(value: Any) -> int:
+    """Return a whole number."""
+    if type(value) is not int:
+        raise ValueError(f"{str(value)[:80]!r} is no whole number")
+    return int(value)
+
+
+def read_text(value: Any, pattern: str = r"[\s\S]*") -> str:
+    """Return a text with the given pattern, by default any text."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"{str(value)[:80]!r} is not what stands there")
+    return value

@@ -13,7 +13,7 @@ from txbatch.core.aggregates.merger import Merger
 from txbatch.core.batch.came_late import CameLate, Look
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.batch.plan import StreamPlan
-from txbatch.core.batch.transaction import Assignment, digest
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import (
     REFUSED,
     BadKey,
@@ -29,6 +29,7 @@ from txbatch.core.records.comparing import grouped_by
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.stored_json import digest
 from txbatch.core.text import describe_record
 from txbatch.core.topology.late import LateState
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.formats import contents
 from txbatch.formats.listing import escaped
 

@@ -11,9 +11,10 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan
 from txbatch.core.protocol.decisions import TakenIntervals
-from txbatch.core.protocol.ledger import Head, Offsets, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 
@@ -23,14 +24,6 @@ class Registered(NamedTuple):
 
     job: str
     digest: str | None
-
-
-class Order(NamedTuple):
-    """A batch's place: the lowest open txid below, the last committed txid, and the offsets to continue (R6)."""
-
-    open_before: int | None
-    last_committed: int | None
-    offsets: Offsets
 
 
 class Rows(Protocol):

@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from datetime import datetime
+from contextlib import suppress
 from typing import Any
 
 from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
 from txbatch.core.definition.digest import definition_digest
-from txbatch.core.errors import HalfCommitted, LeaseHeld
+from txbatch.core.errors import HalfCommitted, LeaseHeld, WindowsGone
 from txbatch.core.protocol import decisions, fence
 from txbatch.core.protocol.commit import CommitPlan, decide_commit
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan
-from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
 from txbatch.core.protocol.skip import given_up
-from txbatch.core.topology.kept_windows import check_interval_not_left
+from txbatch.core.topology.kept_windows import check_interval_not_left, first_refused
 from txbatch.core.topology.topology import Topology
+from txbatch.ledger.questions import Questions
 from txbatch.ledger.rows import Rows
 
 
-class Transactions(ABC):
-    """The transactions of `core.protocol.ledger.Ledger` over the rows of a store. A subclass opens the store's transaction."""
-
-    @abstractmethod
-    def store(self) -> AbstractContextManager[Rows]:
-        """Context manager. Yield the rows of one transaction. If the block raises, nothing is changed."""
+class Transactions(Questions):
+    """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, nothing is changed."""
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
-        """Store the next txid with its metadata (R1). Return None if the head has moved since the caller read the head."""
+        """Store the next txid with its metadata (R1)."""
         found = self.plan_many(head, [(run, metadata)], topology)
         return None if found is None else found[0]
 
     def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
-        """Store the next txids, each planned after the txid before (R1). Return None if the head has moved since the caller
-        read it.
-
-        Storing ends at the first refused plan; if the very first plan is refused, the error is raised.
-        """
+        """Store the next txids, each planned after the txid before (R1), up to the first refused plan."""
         failpoints.hit("initialize.before_lock")
         runs = [run for run, _ in plans]
         with self.store() as rows:
@@ -57,34 +47,18 @@ class Transactions(ABC):
             may = list(decisions.before_refused(plans, _plan_check(rows, head.topology, runs)))
             return list(rows.insert_batches(head, may))
 
-    def check_interval(self, topology: str, interval: Interval) -> None:
-        """Raise IntervalNotOver if the interval is not over by the ledger's clock, IntervalTaken if a batch has a part of
-        the interval.
-        """
+    def refused(self, topology: Topology, intervals: Sequence[Interval]) -> Sequence[WindowsGone]:
+        """Return the errors of the first intervals, in order, refused by `plan` because windows have left (R30)."""
         with self.store() as rows:
-            rows.taken_intervals(topology, [interval]).take(interval)
-
-    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
-        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
-        with self.store() as rows:
-            return rows.look_facts(batch, since)
-
-    def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records met by committed batches, unless a later version counts the records."""
-        with self.store() as rows:
-            return rows.found_late(topology)
-
-    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
-        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
-        with self.store() as rows:
-            return rows.counted_plans(topology, since, until, most)
+            left = rows.windows_left(topology.name)
+            if not left:
+                return []
+            planned = rows.pin_watermarks(topology, [_without_plan(topology, each) for each in intervals])
+        plans = [BatchPlan.from_json(metadata) for _, metadata in planned]
+        return first_refused(topology.name, zip(intervals, plans, strict=True), left)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6).
-
-        Return None if the batch was aborted, is final, is looked after again, or is being committed: then the caller reads
-        the head again. If a warehouse has rows of a batch and the batch cannot be aborted, the batch is taken over as well.
-        """
+        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6)."""
         with suppress(LeaseHeld), self.store() as rows:
             rows.lock_topology(batch.topology)
             now = rows.lock_batch(batch.topology, batch.txid)
@@ -98,9 +72,7 @@ class Transactions(ABC):
         return None
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
-        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if the batch is
-        final.
-        """
+        """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if final."""
         failpoints.hit("attempt.before_lock")
         with self.store() as rows:
             now = rows.lock_batch(batch.topology, batch.txid, run)
@@ -109,21 +81,14 @@ class Transactions(ABC):
             return rows.raise_fence(now, run, code)
 
     def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
-        """Store the manifests of attempts, by ascending txids: all of them, or none.
-
-        Raise the error of the first refused attempt: StaleAttempt (R5), Incomplete (R7).
-        """
+        """Store the manifests of attempts, all or none. Raise StaleAttempt (R5) or Incomplete (R7) for the first refusal."""
         with self.store() as rows:
             return [_record_manifest(rows, assignment, manifest) for assignment, manifest in recorded]
 
     def commit(
         self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
     ) -> Committed:
-        """Apply the partials of the attempt that `batch` names, in one transaction (R10).
-
-        `partials` maps each state to the partials as staged. `run` may end a stalled older commit of its own. Raise
-        StaleAttempt, NotItsTurn, BrokenChain, Incomplete, StateAhead; OutcomeUnknown if the answer to COMMIT is lost.
-        """
+        """Apply the partials of the attempt that `batch` names, in one transaction (R10)."""
         failpoints.hit("commit.before_lock")
         with self.store() as rows:
             rows.begin_commit(batch)
@@ -149,11 +114,7 @@ class Transactions(ABC):
             return False
 
     def abort(self, topology: str, txid: int, why: str, attempt: Assignment | None = None) -> Batch:
-        """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed.
-
-        If an attempt aborts, `attempt` is its assignment: raise StaleAttempt if a newer attempt has begun, or the batch is final
-        (R5).
-        """
+        """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
         failpoints.hit("abort.before_lock")
         with self.store() as rows:
             rows.lock_topology(topology)  # no plan builds on the batch meanwhile
@@ -178,12 +139,19 @@ class Transactions(ABC):
             decisions.check_may_skip(batch)
             pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
             also, left = rows.also_covering(batch), given_up(batch, partition)
-            decisions.check_skip(left, *rows.order(batch), also)
+            decisions.check_skip(left, rows.order(batch), also)
             if batch.status.final:
                 rows.prepare_skip(pending)
             else:
                 _free(rows, batch, why)
             return rows.give_up(left, why, found_by_run=partition is None)
+
+
+def _without_plan(topology: Topology, interval: Interval) -> RunPlan:
+    """Return a run of an interval with the metadata of the interval alone: the spouts are not asked."""
+    of = [interval.start.isoformat(), interval.end.isoformat()]
+    streams = {name: OfInterval({}, of) for name, stream in topology.streams.items() if stream.spout.by_interval}
+    return Run("", interval=interval), BatchPlan(streams).to_json()
 
 
 def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:
@@ -238,7 +206,7 @@ def _write(rows: Rows, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
 def _abort_abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
     """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
     try:
-        _free(rows, batch, decisions.why_abandoned(batch, run), abandoned=True)
+        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so", abandoned=True)
     except HalfCommitted:
         return False
     return True

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from configparser import RawConfigParser
 from pathlib import Path
 
+from sqlalchemy import make_url
+
+from txbatch import fit
+
 USERNAME = "admin"
 CHATTY_LOGGERS = (
     "airflow.api_fastapi",
@@ -33,11 +37,21 @@ def write_config(
     paused = {"dags_are_paused_at_creation": str(not unpaused), "simple_auth_manager_passwords_file": str(passwords)}
     sections = _settings(home, url)
     sections["core"] |= folders | paused
-    # Without this URL, Airflow uses no asynchronous sessions: sessions would need a driver not installed, and no part of Airflow
-    # used here needs any.
-    sections["database"] = {"sql_alchemy_conn": database_url, "sql_alchemy_conn_async": ""}
+    # Without an asynchronous URL, Airflow needs no driver for such sessions.
+    asynchronous = _asynchronous(database_url) if fit.needs_async_sessions() else ""
+    sections["database"] = {"sql_alchemy_conn": database_url, "sql_alchemy_conn_async": asynchronous}
     _write_config(home / "airflow.cfg", sections, _secrets(home / "airflow.cfg"))
     return passwords
+
+
+def _asynchronous(database_url: str) -> str:
+    """Return the URL of the same database for asynchronous sessions.
+
+    >>> _asynchronous("postgresql+psycopg2://u:p%40@/d?host=%2Ftmp%2Fs")
+    'postgresql+psycopg_async://u:p%40@/d?host=%2Ftmp%2Fs'
+    """
+    url = make_url(database_url).set(drivername=f"postgresql+{fit.ASYNC_DRIVER}_async")
+    return url.render_as_string(hide_password=False)
 
 
 def _settings(home: Path, url: str) -> dict[str, dict[str, str]]:

@@ -49,6 +49,19 @@ KILLS = {
     "commit.before_commit": "its commit, after COPY and before COMMIT",
 }
 RUN_SECONDS = 600
+LOOK_FURTHER = """
+
+What was built
+  2 DAGs of Airflow, sentences and word_count, from the files in dags/ and jobs/
+  2 tables in PostgreSQL, report.sentences and report.word_count
+Where it is
+  the database, the logs and the text are in .txbatch/; `make down` stops everything, `make clean` removes everything
+What to open
+  bin/txbatch demo query word_count the      one count
+  bin/txbatch demo psql                      both tables, with SQL
+  make up                                    Airflow in your browser
+What to type next
+  make wheel && bin/txbatch init ../shop     a project of your own"""
 EXPECTED = (TxbatchError, TimeoutError, OSError)
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 
@@ -74,10 +87,7 @@ def main() -> int:
     except (KeyboardInterrupt, SystemExit):
         print("stopped; `make demo` begins anew")
         return 130
-    console.print(
-        f"\nDone in {time.monotonic() - began:.0f} s. Look further: `bin/txbatch demo query word_count the`, "
-        "`bin/txbatch demo psql`, `make up`, `make down`."
-    )
+    console.print(f"\nDone in {time.monotonic() - began:.0f} s.{LOOK_FURTHER}", soft_wrap=True)
     return 0
 
 

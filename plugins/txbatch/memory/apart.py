@@ -28,8 +28,8 @@ from txbatch.core.definition.checks import way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.naming import naming
 from txbatch.core.protocol.commit import StatePlan
-from txbatch.core.state import update
 from txbatch.core.state.state import StateKind, Value
+from txbatch.core.state.update import Updater
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 At = tuple[str, str]
@@ -71,7 +71,7 @@ class StoredApart:
         digest = _digest(aggregate, partials) if self.kind is StateKind.TRANSACTIONAL else None
         if step is Apply.REPLAY and self.kind is StateKind.TRANSACTIONAL:
             check_same_partials(self.name, self.last, attempt, digest)
-        updater = update.apart(self.kind, Merger(aggregate.merges))
+        updater = Updater(self.kind, Merger(aggregate.merges), apart=True)
         rows = updater.update(self.rows, aggregate.changes(partials), attempt.txid).applied(self.rows)
         last = LastWriter(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED)
         return replace(self, rows=rows, last=last)
@@ -174,7 +174,7 @@ def where(at: At) -> str:
 
 def _before(rows: Mapping[Any, Value], txid: int) -> Mapping[Any, Value]:
     """Return the rows of an opaque state before a txid."""
-    return update.apart(StateKind.OPAQUE, Merger([])).update(rows, {}, txid).applied(rows)
+    return Updater(StateKind.OPAQUE, Merger([]), apart=True).update(rows, {}, txid).applied(rows)
 
 
 def _digest(aggregate: PersistentAggregate, partials: Iterable[tuple[Any, Partial]]) -> str | None:

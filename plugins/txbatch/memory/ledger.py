@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import StaleAttempt
 from txbatch.core.protocol import fence
-from txbatch.core.protocol.ledger import Head, PositionVersion, Unfinished
+from txbatch.core.protocol.questions import Unfinished, unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.transactions import Transactions
@@ -83,7 +83,7 @@ class MemoryLedger(Transactions):
             self.tables = snapshot
 
     @contextmanager
-    def store(self) -> Iterator[MemoryRows]:
+    def store(self, *, snapshot: bool = False) -> Iterator[MemoryRows]:
         """Context manager. Yield the rows of one transaction."""
         with self.transaction() as tables:
             yield self._rows(tables)
@@ -119,15 +119,6 @@ class MemoryLedger(Transactions):
         """
         with self.transaction() as tables:
             return redefinitions(topology, tables.known(topology))
-
-    def head(self, topology: str, run: Run) -> Head:
-        """Return the head for a run."""
-        return self.heads(topology, [run])[0]
-
-    def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
-        """Return the head for each of several runs, at a single moment."""
-        with self.transaction() as tables:
-            return tables.heads(topology, runs)
 
     def last_txid(self, topology: str) -> int:
         """Return the highest txid ever used, 0 before the first."""
@@ -171,16 +162,6 @@ class MemoryLedger(Transactions):
             if tables.attempts[at].status == "emitting":
                 tables.attempts[at] = replace(tables.attempts[at], status="failed", error=one_line(error))
 
-    def batch(self, topology: str, txid: int) -> Batch:
-        """Return a batch; raise UnknownName if missing."""
-        with self.transaction() as tables:
-            return tables.batch(topology, txid)
-
-    def version(self, topology: str, txid: int) -> PositionVersion:
-        """Return the counting version of a txid's position; raise UnknownName if the txid is missing."""
-        with self.transaction() as tables:
-            return tables.version(topology, txid)
-
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return the newest attempt of a batch, and the attempt's manifest, if any. Raise UnknownName before the first
         attempt.
@@ -208,15 +189,13 @@ class MemoryLedger(Transactions):
         ]
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above `above` without success, not aborted, of a run with a name from `prefix` on; None if
-        none.
-        """
+        """Return the lowest unfinished txid above `above`, of a run with `prefix` in front of the name; None without one."""
         with self.transaction() as tables:
             for batch in tables.batches_of(topology):
                 name = batch.lease_run or ""
                 over = batch.succeeded or batch.status is BatchStatus.ABORTED
                 if batch.txid > above and name.startswith(prefix) and not over:
-                    return Unfinished(batch.txid, tables.run_of(batch, name))
+                    return unfinished(batch)
         return None
 
     def turn_of(self, topology: str, txid: int) -> int | None:

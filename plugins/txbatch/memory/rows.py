@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -11,27 +10,18 @@ from typing import Any
 from uuid import uuid4
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
-    Assignment,
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Interval,
-    Metadata,
-    Run,
-    canonical_json,
-)
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
 from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
-from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
-from txbatch.ledger.rows import Order, Registered
+from txbatch.ledger.rows import Registered
 from txbatch.memory import came_late, event_time
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.stored import Attempt
@@ -120,7 +110,7 @@ class MemoryRows:
         """Store plans as the next txids."""
         found = list[Batch]()
         for run, metadata in plans:
-            at, batch = (head.topology, head.next_txid), _planned(head, run, metadata)
+            at, batch = (head.topology, head.next_txid), decisions.planned(head, run, metadata)
             found.append(self._leased(batch, run))
             if run.interval:
                 self.tables.intervals[at] = run.interval
@@ -178,13 +168,13 @@ class MemoryRows:
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts for `decide_commit`."""
         newest, name, tables = self.tables.newest_attempt(batch), batch.topology, self.tables
-        order = newest.assignment, newest.manifest, *self.order(batch)
+        read = newest.assignment, newest.manifest, self.order(batch)
         if batch.status is not BatchStatus.EMITTED:
-            return CommitFacts(batch, *order)
+            return CommitFacts(batch, *read)
         asked = asks_definition(topology, batch, tables.topologies[name].digest)
         definition = tables.known(topology) if asked else None
         version = self.version(name, batch.position) if batch.kind is BatchKind.RESTATE else None
-        return CommitFacts(batch, *order, definition, version, tables.next_numbers(name, topology.numbered))
+        return CommitFacts(batch, *read, definition, version, tables.next_numbers(name, topology.numbered))
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
         """Context manager. Leave errors as they are."""
@@ -264,14 +254,3 @@ class MemoryRows:
         self.tables.leases[at] = self.now + timedelta(seconds=self.lease_seconds)
         self.tables.batches[at] = replace(batch, lease_run=run.name if run else batch.lease_run, lease_live=True)
         return self.tables.batches[at]
-
-
-def _planned(head: Head, run: Run, metadata: Metadata) -> Batch:
-    """Return the batch of the next txid."""
-    stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
-    batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key)
-    if run.restate is None:
-        return replace(batch, prev_txid=head.prev_txid)
-    again = run.restate
-    of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
-    return replace(of, reason=one_line(again.why), requested_by=again.by)

@@ -14,7 +14,7 @@ from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.protocol.event_time import Ahead
-from txbatch.core.protocol.ledger import ReadBy
+from txbatch.core.protocol.restate import ReadBy
 from txbatch.core.protocol.window_closing import Closed, Marks
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.pruned import Spans

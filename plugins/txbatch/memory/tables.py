@@ -12,16 +12,7 @@ from txbatch.core.batch.apart import LastWriter, LedgerView
 from txbatch.core.batch.came_late import CameLate
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import (
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Interval,
-    Metadata,
-    Run,
-    TransactionAttempt,
-    canonical_json,
-)
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Run, TransactionAttempt
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.keep_policy import policy, stored_windows
@@ -35,7 +26,9 @@ from txbatch.core.definition.stored import (
 )
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Head, PositionVersion, ReadBy
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.restate import PositionVersion, ReadBy
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -218,13 +211,6 @@ class Tables:
             if (topology, txid) == (batch.topology, batch.txid):
                 found[stream][partition] = read
         return found
-
-    def run_of(self, batch: Batch, name: str) -> Run:
-        """Return the named run of a batch."""
-        if batch.restate is not None:
-            return Run(name, restate=batch.restate)
-        interval = self.intervals.get((batch.topology, batch.txid))
-        return Run(name, interval=interval, parameters=batch.plan.parameters)
 
     def states_apart(self, topology: str) -> list[tuple[str, str]]:
         """Return the database and the name of a topology's states kept apart."""

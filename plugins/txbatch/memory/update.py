@@ -13,7 +13,7 @@ from txbatch.core.errors import Incomplete
 from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.new_values import changed
-from txbatch.core.state.update import Change, in_ledger
+from txbatch.core.state.update import Change, Updater
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, finished
 from txbatch.memory.stored import StoredState
 from txbatch.memory.tables import Tables
@@ -34,7 +34,7 @@ def apply(tables: Tables, plan: StatePlan, partials: Sequence[tuple[Any, Partial
     changes = aggregate.changes(partials)
     if batch.kind is BatchKind.RESTATE:
         changes = _folded_again(tables, aggregate, stored, batch)
-    updater = in_ledger(aggregate.state.kind, Merger(aggregate.merges))
+    updater = Updater(aggregate.state.kind, Merger(aggregate.merges))
     rows = updater.update(stored.rows, changes, batch.txid).applied(stored.rows)
     if aggregate.state.new_values is not None:
         shown = [{key: row.value for key, row in each.items()} for each in (stored.rows, rows)]

@@ -9,8 +9,9 @@ form: `form`, `catching_up`, `restating`. Late records: `looking_back`. Other DA
 Texts for people: `doc`, `result`. `dag_bag` loads DAG files just like Airflow.
 """
 
-from txbatch.fit import check_fit, check_version
+from txbatch.fit import check_fit, check_python, check_version
 
+check_python()
 try:
     from airflow import __version__
 

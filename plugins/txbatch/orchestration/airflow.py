@@ -35,13 +35,18 @@ AIRFLOW_LEASE_SECONDS = 900
 LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}'
 
 
+def run_name(context: Context) -> str:
+    """Return the name of a DAG run to the ledger."""
+    dag_run = context["dag_run"]
+    return f"airflow:{dag_run.dag_id}:{dag_run.run_id}"
+
+
 def run_of(topology: Topology, context: Context) -> Run:
     """Return the run of a task, the same in every retry and clear, with all parameters that choose data (R2)."""
     dag_run, params = context["dag_run"], context["params"]
-    name = f"airflow:{dag_run.dag_id}:{dag_run.run_id}"
     interval = _interval(dag_run, context.get("dag")) if topology.by_interval else None
     given = {name: params[name] for name in topology.parameters if params.get(name) is not None}
-    return Run(name, dag_run.dag_id, dag_run.run_id, interval, given)
+    return Run(run_name(context), dag_run.dag_id, dag_run.run_id, interval, given)
 
 
 def _interval(dag_run: object, dag: DAG | None) -> Interval | None:

@@ -17,9 +17,9 @@ from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.errors import InvalidArgument, NoInterval
 from txbatch.core.text import WHY_MAX, how_many, list_txids
 from txbatch.core.topology.topology import Topology
-from txbatch.orchestration import grid, intervals, result
+from txbatch.orchestration import grid, intervals, restating, result
 from txbatch.orchestration.airflow import run_of
-from txbatch.orchestration.restating import RESTATE_PARAM
+from txbatch.orchestration.restating import RESTATE_PARAM, text_in
 from txbatch.orchestration.schedules import timetable_of
 from txbatch.run.run_names import OF_CALL
 
@@ -53,8 +53,7 @@ def params(topology: Topology) -> dict[str, Param]:
 
 def is_asked(topology: Topology, context: Context) -> bool:
     """True if the form asks to catch up."""
-    told = context["params"].get(CATCH_UP_PARAM)
-    return CATCH_UP_PARAM not in topology.parameters and told not in (None, False) and bool(str(told).strip())
+    return CATCH_UP_PARAM not in topology.parameters and bool(text_in(context, CATCH_UP_PARAM))
 
 
 def asks(topology: Topology, context: Context) -> bool:
@@ -62,7 +61,7 @@ def asks(topology: Topology, context: Context) -> bool:
 
     Raise DefinitionError if the form also asks to count batches again.
     """
-    again = RESTATE_PARAM not in topology.parameters and bool(str(context["params"].get(RESTATE_PARAM) or "").strip())
+    again = restating.asks(topology, context)
     if not is_asked(topology, context):
         return not again and grid.catches_up(context)
     if again:
@@ -90,27 +89,27 @@ def run(topology: Topology, context: Context) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The intervals to count; None: until nothing is new. `left_out` is a text about intervals left out, `nothing` a text if
-    no interval is left, and `again` a text about how to go on.
+    """The intervals to count; None: until nothing is new. `more` is a text about the intervals, for example intervals left out,
+    `nothing` a text if no interval is left, and `again` a text about how to go on.
 
     >>> print(Asked())
     until nothing is new
     """
 
     intervals: Sequence[Interval] | None = None
-    left_out: str | None = None
+    more: str | None = None
     nothing: str | None = None
     again: str = "clear the run"
 
     def __str__(self) -> str:
         if self.nothing or not self.intervals:
-            return self.nothing or "until nothing is new"
+            return self.with_more(self.nothing or "until nothing is new")
         many, whole = len(self.intervals), Interval(self.intervals[0].start, self.intervals[-1].end)
-        return self.with_left_out(f"{how_many(many, 'interval')}, {whole}")
+        return self.with_more(f"{how_many(many, 'interval')}, {whole}")
 
-    def with_left_out(self, line: str) -> str:
-        """Add the text about intervals left out to a line."""
-        return f"{line}; {self.left_out}" if self.left_out else line
+    def with_more(self, line: str) -> str:
+        """Add the text about the intervals to a line."""
+        return f"{line}; {self.more}" if self.more else line
 
 
 def asked(steps: Steps, run: Run, context: Context) -> Asked:
@@ -123,8 +122,8 @@ def asked(steps: Steps, run: Run, context: Context) -> Asked:
     if not is_asked(topology, context):
         over = grid.over(steps, run.name, context)
         nothing = None if over.intervals else grid.nothing(context)
-        return Asked(over.intervals, over.left_out, nothing, "clear the run, or let the next run count what is left")
-    given = str(context["params"][CATCH_UP_PARAM]).strip()
+        return Asked(over.intervals, over.told, nothing, "clear the run, or let the next run count what is left")
+    given = text_in(context, CATCH_UP_PARAM)
     try:
         whole = intervals.parse(given, result.zone_of(timetable_of(dag)))
     except (ValueError, OverflowError) as error:
@@ -166,9 +165,10 @@ def committed_by(steps: Steps, run: Run) -> Sequence[int]:
     return steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}")
 
 
-def noted(steps: Steps, run: Run, wanted: Asked, note: Callable[[str], None]) -> Tell:
-    """Note the progress of the run, and return a function to note later progress. The note stays if somebody marks the
-    run failed.
+def noted(steps: Steps, run: Run, wanted: Asked, note: Callable[[str, str], None]) -> Tell:
+    """Note the progress of the run, and return a function to note later progress.
+
+    `note` is called with the note that stays if somebody marks the run failed, and with the note until then.
     """
     from txbatch.run.progress import Progress, now_and_then
 
@@ -176,7 +176,8 @@ def noted(steps: Steps, run: Run, wanted: Asked, note: Callable[[str], None]) ->
 
     def tell(now: Progress) -> None:
         committed = max(now.batches, before + now.batches - now.found)
-        note(f"{replace(now, batches=committed).committed}; to go on, {wanted.again}")
+        told = replace(now, batches=committed).committed
+        note(f"{told}; to go on, {wanted.again}", told)
 
     tell(Progress(0, 0, 0.0, None if asked is None else len(asked)))
     return now_and_then(_NOTED_SECONDS, tell)

@@ -48,6 +48,7 @@ def topology_dag(
     *,
     schedule: Any = None,
     intervals: Any = None,
+    reaches_back: timedelta | None = None,
     turn_timeout: timedelta = TURN_TIMEOUT,
     ready_timeout: timedelta = READY_TIMEOUT,
     ask_again: timedelta = ASK_AGAIN,
@@ -61,7 +62,8 @@ def topology_dag(
 
     `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `intervals` is a timetable that says
     which intervals there are, if the runs of `schedule` have none: `schedule=[Asset("orders")]` starts a run for each event,
-    and the run counts each interval that is over and not counted. `turn_timeout` is the longest
+    and the run counts each interval that is over and not counted, from the oldest counted interval on; with `reaches_back`,
+    only the newest interval may begin longer before the run. `turn_timeout` is the longest
     wait for the batches before the run's own (R6). `ready_timeout` is the longest wait for a source that reads by time and
     is not ready; the source is asked every `ask_again` (R4). `ledger_timeout` is the longest wait of a task for the ledger,
     or for a whole source, that does not answer. The form of a run can change all four. With `coalesce`, one
@@ -92,11 +94,15 @@ def topology_dag(
     ours: dict[str, Any] = {"job": loaded, "own": frozenset(own)}
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         if intervals is not None:
-            grid.check(loaded.topology, dag, intervals)
+            grid.check(loaded.topology, dag, intervals, reaches_back)
+        elif reaches_back is not None:
+            raise InvalidArgument(
+                f"topology_dag: reaches_back={reaches_back!r} is for runs by intervals=; leave it out"
+            )
         elif loaded.topology.by_interval:
             check_schedule(name, dag)
         first = InitializeTransactionOperator(task_id=FIRST_TASK, **ours)
-        first.intervals = intervals
+        first.intervals, first.reaches_back = intervals, reaches_back
         chain(
             first,
             EmitBatchOperator(task_id="emit_batch", **ours, coalesce=coalesce, **(emit_batch or {})),
@@ -120,7 +126,7 @@ def topology_asset(topology: str) -> Asset:
 
     An event is a hint, and may come twice or together with other events: work once per txid.
     """
-    return Asset(name=topology, uri=f"txbatch://{topology}")
+    return Asset(name=topology, uri=f"txbatch://{topology}", group="txbatch")  # the plugin's page asks for the group
 
 
 def _waits(

@@ -30,7 +30,7 @@ cut in the zone {zone}. {note}
   on. If there is none, the run is skipped, and the note says *nothing to count*. With an earlier logical
   date: what was over by then.
 - A run of a **backfill**: the interval of the backfill, or the newest one that was over by its date.
-- A run with a **partition key**: the interval of the partition.
+- A run with a **partition key**: the interval of the partition, once the interval is over.
 - **Clear** a run: what is committed stays as it is, and the run looks again for what is over."""
 _CATCH_UP = {
     True: (

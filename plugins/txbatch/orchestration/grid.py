@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import islice, takewhile
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
-from txbatch.core.errors import InvalidArgument
+from txbatch.core.errors import InvalidArgument, WindowsGone
+from txbatch.core.text import how_many
 from txbatch.orchestration import intervals, partitions
 from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.schedules import (
@@ -37,10 +38,18 @@ if TYPE_CHECKING:
 
 # No timetable has a time here, unless its intervals begin anywhere.
 _AT_NO_TICK = datetime(2026, 1, 15, 12, 34, 56, 789, tzinfo=UTC)
+# So many intervals at a time are checked for windows that have left.
+_TOGETHER = 1_000
 
 
-def check(topology: Topology, dag: DAG, given: object) -> None:
-    """Raise DefinitionError for `intervals` that cut no time, or do not fit the topology or the DAG."""
+def check(topology: Topology, dag: DAG, given: object, reaches_back: object = None) -> None:
+    """Raise DefinitionError for `intervals` without a cut of time, or unfit for the topology or the DAG; or for a bound
+    without a length.
+    """
+    if reaches_back is not None and not (isinstance(reaches_back, timedelta) and reaches_back > timedelta()):
+        raise InvalidArgument(
+            f"topology_dag: reaches_back={reaches_back!r} is no length of time; write timedelta(days=7)"
+        )
     if not topology.by_interval:
         raise InvalidArgument(f"topology_dag: {topology.name} does not read by time; leave out intervals={given!r}")
     if not is_scheduled(given) or not hasattr(given, "can_be_scheduled"):
@@ -82,6 +91,18 @@ def catches_up(context: Context) -> bool:
     return not _partition(dag_run) and not _has_interval(dag_run)
 
 
+def waits_for_end(interval: Interval, context: Context) -> bool:
+    """True if the run of a partition waits for the end of the interval: the interval has begun, or begins within the
+    interval's length. A key of later days is a mistake.
+    """
+    if not is_given(context.get("dag")) or not _partition(context["dag_run"]):
+        return False
+    start, end = (
+        each.timestamp() for each in (interval.start, interval.end)
+    )  # Pendulum cannot compute with some zones
+    return 2 * start - end <= datetime.now(UTC).timestamp()
+
+
 def interval_of(dag_run: Any, dag: DAG) -> Interval | None:
     """Return the interval of a run with a partition key or an interval of its own; None for a run that catches up.
 
@@ -114,10 +135,10 @@ def _kind(dag_run: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The intervals to count by a run, in order, and a text about more intervals, left to the next run."""
+    """The intervals to count by a run, in order, and a text for people: intervals in gaps, passed by, or left."""
 
     intervals: Sequence[Interval]
-    left_out: str | None = None
+    told: str | None = None
 
 
 def over(steps: Steps, run_name: str, context: Context) -> Over:
@@ -125,32 +146,83 @@ def over(steps: Steps, run_name: str, context: Context) -> Over:
     task finds the same.
 
     The first interval is the oldest counted one; with `catchup`, the first after the start date, if that is older; without
-    any counted interval and without `catchup`, the newest one. The dates of the DAG bound all. What is over is decided by the
-    start of the run, anew if the run is cleared, or by an earlier logical date given by hand.
+    any counted interval and without `catchup`, the newest interval. The dates of the DAG bound all, and `reaches_back` the age of
+    an interval. What is over is decided by the start of the run, anew if the run is cleared, or by an earlier logical date
+    given by hand. An interval refused by the ledger because windows have left is passed by, and told.
     """
     dag, moment = context["dag"], _moment(context)
-    timetable, task = of_airflow(dag), dag.tasks[0]
     mine, others = _counted(steps, run_name)
-    start = _start([*mine, *others], moment, timetable, dag)
+    since = _start([*mine, *others], moment, of_airflow(dag), dag)
+    start = max(since, _reached(moment, dag) or since)
     if start >= moment:
         return Over([])
-    found = (
-        each
-        for gap in _between(others, Interval(start, moment))
-        for each in within(gap, timetable)
-        if task.end_date is None or each.start <= task.end_date
-    )
+    refused, found = _passed_by(steps, _uncounted(others, Interval(start, moment), dag), mine)
     first = list(islice(found, INTERVALS_MAX + 1))
-    if len(first) <= INTERVALS_MAX:
-        return Over(first)
-    return Over(first[:-1], f"more than {INTERVALS_MAX:,} intervals are over: the next run goes on")
+    told = [
+        _in_gaps(first[:INTERVALS_MAX], others, dag),
+        _refused(refused, dag),
+        None if start == since else _beyond(next(_uncounted(others, Interval(since, moment), dag), None), start, dag),
+        f"more than {INTERVALS_MAX:,} intervals are over: the next run goes on" if len(first) > INTERVALS_MAX else None,
+    ]
+    return Over(first[:INTERVALS_MAX], "; ".join(filter(None, told)) or None)
+
+
+def _uncounted(counted: Sequence[Interval], whole: Interval, dag: DAG) -> Iterator[Interval]:
+    """Yield the uncounted intervals of the grid within a whole, in order, up to the DAG's end date."""
+    timetable, end_date = of_airflow(dag), dag.tasks[0].end_date
+    for gap in _between(counted, whole):
+        yield from (each for each in within(gap, timetable) if end_date is None or each.start <= end_date)
+
+
+def _passed_by(
+    steps: Steps, found: Iterator[Interval], mine: Sequence[Interval]
+) -> tuple[list[tuple[Interval, WindowsGone]], Iterator[Interval]]:
+    """Return the refused intervals with the errors, and the intervals to count. The oldest are refused, unless counted by
+    the run.
+    """
+    refused, kept = list[tuple[Interval, WindowsGone]](), list[Interval]()
+    while some := list(islice(found, _TOGETHER)):
+        asked = [each for each in some if not any(own.start <= each.start and each.end <= own.end for own in mine)]
+        errors = steps.ledger.refused(steps.job.topology, asked)
+        gone = dict(zip(asked, errors, strict=False))
+        refused += gone.items()
+        kept += (each for each in some if each not in gone)
+        if len(gone) < len(asked):
+            break
+    return refused, chain(kept, found)
+
+
+def _in_gaps(found: Sequence[Interval], counted: Sequence[Interval], dag: DAG) -> str | None:
+    """Describe the intervals to count before the newest counted interval, if several."""
+    newest_counted = max((each.start for each in counted), default=None)
+    gaps = [each for each in found if newest_counted is not None and each.start < newest_counted]
+    return f"gaps are filled, {len(gaps):,} intervals from {_told(gaps[0].start, dag)} on" if len(gaps) > 1 else None
+
+
+def _refused(refused: Sequence[tuple[Interval, WindowsGone]], dag: DAG) -> str | None:
+    if not refused:
+        return None
+    many = how_many(len(refused), "interval is", "intervals are")
+    (first, error), *_ = refused
+    return f"{many} passed by and not counted, from {_told(first.start, dag)} on: {error.text}"
+
+
+def _beyond(oldest: Interval | None, start: datetime, dag: DAG) -> str | None:
+    """Describe the older intervals left by the run; None if the oldest uncounted interval is within the bound."""
+    if oldest is None or oldest.start >= start:
+        return None
+    return f"what is not counted from {_told(oldest.start, dag)} on is older than reaches_back, and left"
+
+
+def _told(moment: datetime, dag: DAG) -> str:
+    zone = zone_of(timetable_of(dag))
+    return f"{intervals.written(moment, zone)} ({zone})"
 
 
 def nothing(context: Context) -> str:
     """Describe why there is nothing to count."""
-    zone = zone_of(timetable_of(context["dag"]))
-    by = intervals.written(_moment(context).replace(second=0, microsecond=0), zone)
-    return f"nothing to count: each interval that was over by {by} ({zone}) is counted, or outside the dates of the DAG"
+    by = _told(_moment(context).replace(second=0, microsecond=0), context["dag"])
+    return f"nothing to count: each interval that was over by {by} is counted, or outside the dates of the DAG"
 
 
 def _moment(context: Context) -> datetime:
@@ -159,6 +231,14 @@ def _moment(context: Context) -> datetime:
     started: datetime = getattr(dag_run, "start_date", None) or datetime.now(UTC)
     by_hand = None if _kind(dag_run) == "scheduled" else getattr(dag_run, "logical_date", None)
     return min(started, by_hand or started)
+
+
+def _reached(moment: datetime, dag: DAG) -> datetime | None:
+    """Return the bound by `reaches_back`; None without a bound. The newest interval is always within."""
+    reaches_back: timedelta | None = getattr(dag.task_dict.get(FIRST_TASK), "reaches_back", None)
+    if reaches_back is None:
+        return None
+    return min(newest(moment, of_airflow(dag)).start, datetime.fromtimestamp(moment.timestamp(), UTC) - reaches_back)
 
 
 def _start(counted: Sequence[Interval], moment: datetime, timetable: Any, dag: DAG) -> datetime:

@@ -7,6 +7,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
@@ -14,20 +15,21 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import TxbatchError
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Run
+from txbatch.core.errors import IntervalNotOver, TxbatchError
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import check_emission
-from txbatch.orchestration import catching_up, looking_back, restating, result
+from txbatch.orchestration import catching_up, grid, looking_back, restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
     open_steps,
     run_of,
 )
+from txbatch.orchestration.failing import marks
 from txbatch.orchestration.failing.for_airflow import failing_as_airflow
-from txbatch.orchestration.failing.outages import outages_waited_for
+from txbatch.orchestration.failing.outages import outages_waited_for, source_met
 from txbatch.orchestration.form import fields, giving_up, planning_first
 from txbatch.orchestration.form.fields import Asked
 from txbatch.orchestration.schedules import check_scheduled, cut_in, timetable_of
@@ -54,7 +56,9 @@ class TransactionOperator(BaseOperator):
     """A task of a topology's DAG. If the task must wait, Airflow defers the task, without a worker slot, until a deadline."""
 
     job: Job
-    intervals: Any = None  # of the first task: the grid of the DAG, if the schedule is not
+    # Of the first task: the grid of the DAG, if the schedule is not, and how far back a run by the grid reaches.
+    intervals: Any = None
+    reaches_back: timedelta | None = None
 
     def __init__(self, *, job: Job, own: Collection[str] = (), **kwargs: Any) -> None:
         """`own` has the names of parameters of the DAG file."""
@@ -102,8 +106,24 @@ class TransactionOperator(BaseOperator):
         """Do this task's part of a run that gives a batch up. Most tasks have no part."""
         self.skip("the run gives a batch up: nothing is counted", waiting, tell=False)
 
+    def check_plan(self, steps: Steps, run: Run, waiting: Waiting) -> None:
+        """Refuse to plan an interval outside of the DAG's schedule, in each task: a mark by hand may pass over the first."""
+        if run.interval is not None and steps.would_plan(run):
+            check_scheduled(run.interval, waiting.context["dag"])
+            self.wait_for_end(steps, run.interval, waiting)
+
+    def wait_for_end(self, steps: Steps, interval: Interval, waiting: Waiting) -> None:
+        """Defer the task if the partition of the run is not over by the ledger's clock (R2)."""
+        if not grid.waits_for_end(interval, waiting.context):
+            return
+        try:
+            steps.ledger.check_interval(self.job.topology.name, interval)
+        except IntervalNotOver:
+            waiting.for_end(interval)
+
     def own_batch(self, steps: Steps, run: Run, waiting: Waiting) -> Batch:
         """Find or plan the run's batch; after an abort, plan again. Do not return while the run must wait."""
+        self.check_plan(steps, run, waiting)
         found = steps.initialize_transaction(run)
         if isinstance(found, Batch):
             return found
@@ -164,8 +184,6 @@ class InitializeTransactionOperator(TransactionOperator):
         check_emission(self.job)
         for again in restating.runs(steps, waiting.context):
             steps.check_restate(again)
-        if run.interval is not None and steps.would_plan(run):
-            check_scheduled(run.interval, waiting.context["dag"])
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
@@ -188,7 +206,7 @@ class InitializeTransactionOperator(TransactionOperator):
         asked = catching_up.asked(steps, run, waiting.context)
         steps.register()
         if asked.nothing:
-            self.skip(asked.nothing, waiting)
+            self.skip(str(asked), waiting)
         log.info("%s: catches up %s", self.job.topology.name, asked)
 
 
@@ -232,6 +250,8 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
         def told(now: Progress) -> None:
             log_it(now)
             note_it(now)
+            if now.batches > now.found:
+                source_met(waiting.deadlines)
 
         def waits(run: Run, wait: Wait) -> NoReturn:
             self.not_now(wait, steps, replace(waiting, run=run))
@@ -249,7 +269,7 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
             replace(waiting, run=missing).for_source()
         txids = done or catching_up.committed_by(steps, run)  # a run that only adopted has no batch of its own
         if not txids:
-            self.skip(wanted.nothing or "nothing new", waiting)
+            self.skip(str(wanted) if wanted.nothing else "nothing new", waiting)
         return {"topology": topology.name, "txids": sorted(txids), **looking_back.left_late(topology, runner.told)}
 
     def plan_only(self, steps: Steps, run: Run, waiting: Waiting) -> None:
@@ -305,6 +325,7 @@ class CommitOperator(EmitBatchOperator):
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
+        self.check_plan(steps, run, waiting)
         others = [each for each in restating.runs(steps, waiting.context) if each != run]
         found = self._advanced(steps, run, waiting)
         more: list[Finished] = []
@@ -340,7 +361,9 @@ class SuccessOperator(TransactionOperator):
         batch, context = steps.batch_of(run), waiting.context
         # Before the note of success: after the note, a retry would skip, and send no event.
         since = self.since(steps, batch, context) if batch.kind is BatchKind.RESTATE else ""
-        again: list[Any] = [each.restate.position for each in restating.runs(steps, context) if each.restate]
+        asked = restating.runs(steps, context)
+        marks.check_committed(steps, asked, context)
+        again: list[Any] = [each.restate.position for each in asked if each.restate]
         if not steps.success(batch):
             self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting)
         line, found = self.counted(steps, batch, context), context["ti"].xcom_pull(task_ids="commit") or {}
@@ -358,12 +381,13 @@ class SuccessOperator(TransactionOperator):
         """Note and announce the run's committed batches, unless announced before. The spouts have been notified already."""
         topology, context = self.job.topology.name, waiting.context
         asked = catching_up.asked(steps, run, context)
+        marks.check_committed(steps, [replace(run, interval=each) for each in asked.intervals or ()], context)
         rows = catching_up.to_announce(steps, run, asked.intervals or ())
         if not rows:
-            self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
+            self.skip(f"{asked.with_more('already committed, all of it')}; nothing is changed", waiting)
         late = (context["ti"].xcom_pull(task_ids="emit_batch") or {}).get(looking_back.XCOM_KEY, [])
         line = looking_back.noted(catching_up.counted(rows, result.zone_of(timetable_of(context["dag"]))), rows, late)
-        line = asked.with_left_out(line)
+        line = asked.with_more(line)
         line += catching_up.holes(steps, rows)
         txids = [row["txid"] for row in rows]
         noted = [steps.ledger.success(topology, txid) for txid in txids]

@@ -15,6 +15,7 @@ from txbatch.core.errors import InvalidArgument, WhyMissing
 from txbatch.core.protocol.restate import positions_within
 from txbatch.core.text import LENGTH_MAX, WHY_MAX
 from txbatch.orchestration import intervals
+from txbatch.orchestration.airflow import run_name
 from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.schedules import timetable_of
 
@@ -64,10 +65,14 @@ def params(taken: Collection[str]) -> dict[str, Param]:
     }
 
 
+def text_in(context: Context, field: str) -> str:
+    """Return the text in a field of the form, without blanks around the text; "" for an empty field."""
+    return str(context["params"].get(field) or "").strip()
+
+
 def asks(topology: Topology, context: Context) -> bool:
     """True if the form names batches to count again."""
-    given = context["params"].get(RESTATE_PARAM)
-    return RESTATE_PARAM not in topology.parameters and bool(str(given or "").strip())
+    return RESTATE_PARAM not in topology.parameters and bool(text_in(context, RESTATE_PARAM))
 
 
 def runs(steps: Steps, context: Context) -> list[Run]:
@@ -78,12 +83,12 @@ def runs(steps: Steps, context: Context) -> list[Run]:
     """
     if not asks(steps.job.topology, context):
         return []
-    dag_run, why = context["dag_run"], context["params"].get(WHY_PARAM)
-    if not str(why or "").strip():
+    dag_run, why = context["dag_run"], text_in(context, WHY_PARAM)
+    if not why:
         raise WhyMissing(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
-    name, by = f"airflow:{dag_run.dag_id}:{dag_run.run_id}", getattr(dag_run, "triggering_user_name", None)
+    name, by = run_name(context), getattr(dag_run, "triggering_user_name", None)
     missing = context["params"].get(ACCEPT_PARAM) is True
-    found = [Restate(position, str(why), by, missing) for position in positions(steps, context)]
+    found = [Restate(position, why, by, missing) for position in positions(steps, context)]
     return [Run(name, dag_run.dag_id, dag_run.run_id, restate=each) for each in found]
 
 

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from txbatch.core.text import how_many
+from txbatch import fit
+from txbatch.core.text import how_many, one_line
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -19,12 +20,33 @@ log = logging.getLogger(__name__)
 XCOM_KEY = "txbatch"
 # How long a task waited for the ledger: the plugin puts the line behind the result.
 WAITED_KEY = "txbatch_waited"
+# The beginning and the greatest length of a note by txbatch, as the plugin has them.
+MARK, NOTE_MAX = "txbatch: ", 900
 _DAY = timedelta(days=1)
 
 
-def tell(context: Context, line: str) -> None:
-    """Leave the line for the plugin, to read at the end of the run."""
+def tell(context: Context, line: str, until_then: str | None = None) -> None:
+    """Leave the line for the plugin, to read at the end of the run. From Airflow 3.4 on, note the line at once, or
+    `until_then` in place of the line.
+    """
     context["ti"].xcom_push(key=XCOM_KEY, value=line)
+    note_now(context, until_then or line)
+
+
+def note_now(context: Context, line: str) -> None:
+    """Write the note of the run while the run works, from Airflow 3.4 on, unless the present note is of a person.
+
+    If Airflow fails here, the run goes on: the plugin writes the note at the end.
+    """
+    write = fit.note_writer(context["ti"])
+    if write is None:
+        return
+    try:
+        present = fit.present_note(context["dag_run"])
+        if not present or present.startswith(MARK):
+            write(f"{MARK}{one_line(line, NOTE_MAX)}"[:NOTE_MAX])
+    except Exception as error:
+        log.debug("the note of the run is not written now: %s", error)
 
 
 def finished(found: Finished, more: Sequence[Finished]) -> dict[str, Any]:

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
-from txbatch.core.batch.transaction import Batch, Run
+from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import result
-from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, TurnTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, MomentTrigger, TurnTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -63,10 +63,11 @@ class Deadlines:
             raise AirflowFailException(f"{self.name}: {told}")
         return left
 
-    def put_off(self, length: timedelta) -> None:
-        """Move all deadlines by the length of an outage."""
+    def put_off(self, length: timedelta, keys: Collection[str] | None = None) -> None:
+        """Move deadlines by the length of an outage, or of work: all deadlines, or the deadlines with these keys."""
         for key, deadline in self.of_waits.items():
-            self.of_waits[key] = (datetime.fromisoformat(deadline) + length).isoformat()
+            if keys is None or key in keys:
+                self.of_waits[key] = (datetime.fromisoformat(deadline) + length).isoformat()
 
     def latest(self, key: str) -> str:
         """Return the deadline for a kind of wait, for people."""
@@ -76,7 +77,9 @@ class Deadlines:
     def wait(self, parameter: str, whom: str, complaint: str, trigger: Callable[[timedelta], BaseTrigger]) -> NoReturn:
         """Defer the task until the trigger fires, or until the deadline."""
         left = self.left(parameter, complaint)
-        log.info("%s: waits for %s; until %s at the latest", self.name, whom, self.latest(parameter))
+        told = f"waits for {whom}; until {self.latest(parameter)} at the latest"
+        log.info("%s: %s", self.name, told)
+        result.note_now(self.context, told)
         self.defer(trigger(left), left)
 
     def defer(self, trigger: BaseTrigger, left: timedelta) -> NoReturn:
@@ -131,6 +134,14 @@ class Waiting:
             f"the source is not ready for {self.run.interval}; clear this task later",
             lambda left: AskAgainTrigger(min(again, left.total_seconds())),
         )
+
+    def for_end(self, interval: Interval) -> NoReturn:
+        """Wait until the interval is over. The end is the deadline: all further deadlines begin later."""
+        told = f"waits for the end of its interval, {interval}, and goes on by itself"
+        log.info("%s: %s", self.topology.name, told)
+        result.tell(self.context, told)
+        left = timedelta(seconds=max(interval.end.timestamp() - datetime.now(UTC).timestamp(), 1.0))
+        self._of_try.defer(MomentTrigger(interval.end.isoformat(), left.total_seconds()), left)
 
     @property
     def _of_try(self) -> Deadlines:

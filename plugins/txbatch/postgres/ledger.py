@@ -6,19 +6,19 @@ Locks are always taken in the order topology, batch, state keys (R1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
-from sqlalchemy import Connection, Engine, RowMapping
+from sqlalchemy import Connection, Engine
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import Assignment, Batch, Interval, Run
+from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition
 from txbatch.core.errors import Unavailable
-from txbatch.core.protocol.ledger import Head, PositionVersion, Unfinished
+from txbatch.core.protocol.questions import Unfinished, unfinished
 from txbatch.core.text import one_line
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.transactions import Transactions
@@ -53,9 +53,10 @@ class PostgresLedger(Transactions):
         self.lease_seconds = lease_seconds
 
     @contextmanager
-    def store(self) -> Iterator[PostgresRows]:
-        """Context manager. Yield the rows of one transaction."""
-        with transaction(self.engine) as connection:
+    def store(self, *, snapshot: bool = False) -> Iterator[PostgresRows]:
+        """Context manager. Yield the rows of a transaction; a snapshot is REPEATABLE READ."""
+        engine = self.engine.execution_options(isolation_level="REPEATABLE READ") if snapshot else self.engine
+        with transaction(engine) as connection:
             yield PostgresRows(connection, self.warehouses, self.lease_seconds)
 
     @property
@@ -115,15 +116,6 @@ class PostgresLedger(Transactions):
             self.warehouses.clear(connection, name)
             return changes.change(connection, topology, job, why, by)
 
-    def head(self, topology: str, run: Run) -> Head:
-        """Return the topology's head for a run, in one snapshot and without a lock."""
-        return self.heads(topology, [run])[0]
-
-    def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
-        """Return the topology's head for each of several runs, in one snapshot."""
-        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            return batches.heads(connection, topology, runs)
-
     def last_txid(self, topology: str) -> int:
         """Return the highest txid ever used; 0 before the first."""
         with transaction(self.engine) as connection:
@@ -155,20 +147,16 @@ class PostgresLedger(Transactions):
             lease = {**batches.batch_ids(batch), "run": run.name, "lease_seconds": self.lease_seconds}
             return connection.execute(query("renew_waiting_lease"), lease).first() is not None
 
+    def renew_leases_of_run(self, topology: str, run: str, of_call: str) -> None:
+        """Renew the leases of all open batches of a run, and of runs named after the run, `of_call` and a number (R6)."""
+        of = {"topology": topology, "run": run, "parts": f"{run}{of_call}", "lease_seconds": self.lease_seconds}
+        with transaction(self.engine) as connection:
+            connection.execute(query("renew_leases_of_run"), of)
+
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record the error of a failed attempt."""
         with transaction(self.engine) as connection:
             connection.execute(query("fail_attempt"), {**batches.attempt_ids(assignment), "error": one_line(error)})
-
-    def batch(self, topology: str, txid: int) -> Batch:
-        """Return one batch. Raise UnknownName if the ledger has no such batch."""
-        with transaction(self.engine) as connection:
-            return batches.batch(connection, topology, txid)
-
-    def version(self, topology: str, txid: int) -> PositionVersion:
-        """Return the current version of a txid's position. Raise UnknownName if the txid is unknown."""
-        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            return batches.version(connection, topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return the newest attempt of a batch, and the attempt's manifest or None."""
@@ -188,18 +176,11 @@ class PostgresLedger(Transactions):
             return list(connection.execute(query("committed_by_each"), given).scalars())
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid above `above` that is not aborted and had no success, of a run whose name begins with
-        `prefix`.
-
-        Return None if there is no such txid.
-        """
+        """Return the lowest unfinished txid above `above`, of a run with `prefix` in front of the name; None without one."""
         with transaction(self.engine) as connection:
             given = {"topology": topology, "prefix": prefix, "above": above}
-            found = connection.execute(query("oldest_unfinished"), given).mappings().first()
-            if found is None:
-                return None
-            batch = batches.batch(connection, topology, found["txid"])
-        return Unfinished(batch.txid, _run_of(batch, found))
+            txid = connection.execute(query("oldest_unfinished"), given).scalar()
+            return None if txid is None else unfinished(batches.batch(connection, topology, txid))
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """Return the lowest txid below the given txid that is not final: the given txid waits for the end of that txid (R6)."""
@@ -207,14 +188,6 @@ class PostgresLedger(Transactions):
             return cast(
                 "int | None", batches.one(connection, "neighbours", topology=topology, txid=txid)["open_before"]
             )
-
-
-def _run_of(batch: Batch, found: RowMapping) -> Run:
-    """Return the run that looked after a batch."""
-    if batch.restate is not None:
-        return Run(found["run"], restate=batch.restate)
-    interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
-    return Run(found["run"], interval=interval, parameters=found["parameters"] or {})
 
 
 def _next_txids(connection: Connection, topology: str) -> list[int]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.batch.transaction import STORED_BYTES_MAX, Interval, canonical_json
+from txbatch.core.batch.transaction import Interval
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Head, RunPlan
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.text import one_line
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import state_tables
@@ -60,6 +61,7 @@ def _rows(head: Head, plans: Iterable[RunPlan]) -> Iterator[Row]:
             "runs": run.name,
             "reasons": one_line(again.why) if again else None,
             "requested_by": again.by if again else None,
+            "found_by": again.found_by if again else None,
             "dag_ids": run.dag_id,
             "run_ids": run.run_id,
         }

@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
     Assignment,
     Batch,
     BatchKind,
@@ -21,22 +20,22 @@ from txbatch.core.batch.transaction import (
     Metadata,
     Run,
     TransactionAttempt,
-    canonical_json,
 )
-from txbatch.core.protocol.commit import CommitFacts, CommitPlan, StatePlan, asks_definition
+from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
 from txbatch.core.protocol.decisions import TakenIntervals
-from txbatch.core.protocol.ledger import Head, PositionVersion, RunPlan
+from txbatch.core.protocol.ledger import Head, Order, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
+from txbatch.core.protocol.restate import PositionVersion
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
-from txbatch.ledger.rows import Order, Registered
+from txbatch.ledger.rows import Registered
 from txbatch.postgres import plans as stored_plans
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.state.statements import statements_of
-from txbatch.postgres.state.writer import LedgerWriter, RestateWriter, StagedRows, StateWriter
+from txbatch.postgres.state.writer import StagedRows, StateWriter, writer_of
 from txbatch.postgres.tables import batch_lock, batches, came_late, definitions, event_time, offsets, record_numbers
 from txbatch.postgres.tables.offsets import Ended
 
@@ -74,7 +73,7 @@ class PostgresRows:
 
     def order(self, batch: Batch) -> Order:
         """Return the place of a batch among the others."""
-        return Order(*batches.order(self.connection, batch))
+        return batches.order(self.connection, batch)[0]
 
     def store_definition(self, topology: Topology, job: str) -> None:
         """Store the definition. Raise SchemaMismatch if the history has another definition."""
@@ -168,18 +167,17 @@ class PostgresRows:
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts of a locked batch; of a batch that is not emitted, only its place among the others."""
         newest = batches.newest_attempt(self.connection, batch)
-        found = batches.one(self.connection, "neighbours", **batches.batch_ids(batch))
-        order = *newest, found["open_before"], found["last_committed"], batches.offsets_of(self.connection, batch)
+        order, digest = batches.order(self.connection, batch)
         if batch.status is not BatchStatus.EMITTED:
-            return CommitFacts(batch, *order)
-        asked = asks_definition(topology, batch, found["digest"])
+            return CommitFacts(batch, *newest, order)
+        asked = asks_definition(topology, batch, digest)
         definition = definitions.known(self.connection, topology) if asked else None
         if batch.kind is BatchKind.RESTATE:
             version = self.version(batch.topology, batch.position)
-            return CommitFacts(batch, *order, definition, version)
+            return CommitFacts(batch, *newest, order, definition, version)
         numbered = batch.plan.base.keys() & topology.numbered
         bases = record_numbers.bases(self.connection, batch.topology, numbered) if numbered else {}
-        return CommitFacts(batch, *order, definition, bases=bases)
+        return CommitFacts(batch, *newest, order, definition, bases=bases)
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
         """Context manager. Put a running rebuild in front of a SchemaMismatch."""
@@ -187,7 +185,7 @@ class PostgresRows:
 
     def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
         """COPY the partials of the states in the ledger's database into temporary tables (R7)."""
-        writers = [_writer(self.connection, plan, each, number) for number, each in enumerate(plan.here)]
+        writers = [writer_of(self.connection, plan, each, number) for number, each in enumerate(plan.here)]
         self.loaded = [(each, each.load(partials[each.name], plan.manifest.states[each.name])) for each in writers]
 
     def replace(self, batch: Batch, replaced: int) -> None:
@@ -261,11 +259,3 @@ class PostgresRows:
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}
-
-
-def _writer(connection: Connection, plan: CommitPlan, state: StatePlan, number: int) -> StateWriter:
-    statements = statements_of(state.aggregate, f"staged_{number}")
-    if plan.replaced is None:
-        return LedgerWriter(connection, statements, plan.assignment)
-    of = plan.assignment, plan.batch.position, plan.replaced, state.uncounted, state.counts
-    return RestateWriter(connection, statements, *of)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
-from txbatch.core.protocol import lookback, restate
+from txbatch.core.protocol import gone_files, lookback, restate
 from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition, plan_of
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
-from txbatch.run.unfinished import NOT_OF_EMISSION, reason_of
+from txbatch.run.unfinished import NOT_OF_EMISSION, give_up, reason_of
 
 log = logging.getLogger(__name__)
 # Brings the batch of a run through all steps, and returns the finished batches.
@@ -42,7 +42,7 @@ class LookBack:
         with ExitStack() as looks:
             for spout in lookback.in_files(self.steps.job.topology).values():
                 looks.enter_context(spout.one_look())
-            for late in [*found, *self._in_tables(counted)]:
+            for late in [*found, *self._in_tables(counted), *self._in_folders(counted, found)]:
                 within = self._is_within(late, counted)
                 why_not = self._why_not(late) if within else late.why_not
                 if within and why_not is None:
@@ -92,10 +92,13 @@ class LookBack:
         return self.steps.ledger.head(self.name, run).own
 
     def _given_up(self, own: Batch | None, error: TxbatchError) -> str:
-        """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason."""
+        """Abort a failed restate: a restate holds no records, and must block no batch. Return the reason.
+
+        Raise StaleAttempt if a newer try of the restate is at work (R5).
+        """
         log.warning("%s: %s: %s", self.name, f"txid {own.txid} is aborted" if own else "late records are left", error)
         if own is not None:
-            self.steps.ledger.abort(self.name, own.txid, reason_of(error))
+            give_up(self.steps.ledger, own, error)
         return reason_of(error)
 
     def _in_tables(self, counted: Counting) -> Iterator[LatePosition]:
@@ -112,8 +115,26 @@ class LookBack:
                 if late := lookback.in_table(name, spout.table, each, rows):
                     yield late
 
+    def _in_folders(self, counted: Counting, known: Collection[LatePosition]) -> Iterator[LatePosition]:
+        """Yield the positions within the lookback with new or grown files in folders of the interval alone.
+
+        Runs of later intervals read no such file. Positions `known` from reading are left out.
+        """
+        topology, positions = self.steps.job.topology, {late.position for late in known}
+        for name, spout in lookback.in_files(topology).items():
+            looks = spout.by_folders and name in lookback.lookbacks(topology)
+            for each in self._compared(name, counted) if looks else ():
+                plan = plan_of(each.plan, name)
+                try:
+                    came = spout.bounded(plan, spout.arrived(plan, spout.as_now(plan))) if plan else []
+                except TxbatchError as error:
+                    log.warning("%s: late files of %s were not looked for: %s", topology.name, each.interval, error)
+                    continue
+                if each.position not in positions and (late := lookback.in_folders(name, each, came)):
+                    yield late
+
     def _compared(self, stream: str, counted: Counting) -> list[CountedPlan]:
-        """Return the counted positions to compare with a table: within the lookback, or else only the newest."""
+        """Return the counted positions to compare with a source: within the lookback, or else only the newest."""
         length = lookback.lookbacks(self.steps.job.topology).get(stream)
         if counted.whole is None:
             return []
@@ -159,9 +180,12 @@ class LookBack:
                 continue
             try:
                 now = spout.as_now(then)
-                if gone := sorted({*then["files"], *(late.files.keys() & met["files"].keys())} - now["files"].keys()):
+                if gone := sorted((late.files.keys() & met["files"].keys()) - now["files"].keys()):
                     return f"{gone[0]} is gone since"
-                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now)):
+                begins = None if late.is_rough else late.interval.start
+                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now), begins):
+                    return told
+                if told := gone_files.why_not(then["files"], now["files"], met["files"]):
                     return told
             except TxbatchError as error:
                 return error.text

@@ -25,10 +25,12 @@ from txbatch.core.errors import (
     Unavailable,
     Unverifiable,
 )
-from txbatch.core.protocol import bulk, planning, restate
+from txbatch.core.protocol import bulk, restate
 from txbatch.core.protocol.bulk_size import JobSize
-from txbatch.core.protocol.ledger import PositionVersion
+from txbatch.core.protocol.planning_again import plan_again
 from txbatch.core.protocol.ports import REBUILD
+from txbatch.core.protocol.restate import PositionVersion
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -185,12 +187,12 @@ def plans_of(steps: Steps, versions: Iterable[Batch], why: str) -> Generator[tup
     """Yield the plan to read each version again, by one look at the sources. Leave out replaced versions."""
     topology, ledger = steps.job.topology, steps.ledger
     head = ledger.head(topology.name, Run(REBUILD))
-    with planning.Coordinators() as coordinators:
+    with Coordinators() as coordinators:
         for version in versions:
             found = ledger.version(topology.name, version.txid)
             if found.current.txid == version.txid:
                 asked = Restate(version.position, why)
-                metadata = planning.plan_again(topology, head, found, asked, ledger.upstream, coordinators)
+                metadata = plan_again(topology, head, found, asked, ledger.upstream, coordinators)
                 plan = BatchPlan.from_json(metadata, f"{topology.name}: the plan of {_of(version)}")
                 yield version, Planned(plan, found)
 

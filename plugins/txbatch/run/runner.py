@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from txbatch.core.batch.staging import AttemptFolder
-from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run
 from txbatch.core.errors import NotItsTurn
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
@@ -18,6 +18,7 @@ from txbatch.core.protocol.decisions import Wait
 from txbatch.core.protocol.lookback import Counting, LatePosition
 from txbatch.core.protocol.ports import Application, Job
 from txbatch.core.protocol.restate import how_to_restate
+from txbatch.core.stored_json import digest
 from txbatch.core.text import list_txids
 from txbatch.core.topology.topology import Topology
 from txbatch.run import run_names

@@ -13,31 +13,28 @@ from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import (
-    BrokenChain,
-    EmissionFailed,
-    LeaseHeld,
-    NewerFormat,
-    NotEmitted,
-    StaleAttempt,
-    TerminalError,
-    TransientError,
-    TxbatchError,
-    Unexpected,
-    concerning,
-    error_of,
-)
+from txbatch.core.errors import BrokenChain, LeaseHeld, NotEmitted, TerminalError, TransientError, concerning
 from txbatch.core.naming import naming_stream
-from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, restate
+from txbatch.core.protocol import (
+    advice,
+    coordinator,
+    decisions,
+    gone_files,
+    interval_warnings,
+    lookback,
+    planning_ahead,
+    restate,
+)
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.ledger import Committed, Ledger
-from txbatch.core.protocol.planning import plan_restate
+from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeat
 from txbatch.core.text import one_line
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.look_ups import export
+from txbatch.run.failures import failure_of
 from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
@@ -60,9 +57,7 @@ class Steps:
     zone: str | None = None
 
     def register(self) -> None:
-        """Register the topology in the ledger. Raise SchemaMismatch if the ledger has another history of the topology
-        (R2, R23).
-        """
+        """Register the topology. Raise SchemaMismatch if the ledger has another history of the topology (R2, R23)."""
         with self.concerning():
             self.ledger.register(self.job.topology, self.job.name, self.zone)
 
@@ -81,29 +76,22 @@ class Steps:
         with self.concerning():
             found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
-            _say_planned(found, run, logging.INFO)
-            self._warn_of_closed([(found, run)])
+            self._tell([(found, run)], logging.INFO)
         return found
 
     def find_or_plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
         """Find or plan at once the batches of the first of several runs, just like the coordinator."""
         with self.concerning():
-            found = coordinator.initialize_many(self.ledger, self.job.topology, runs, behind, length)
-        for batch, run in zip(found, runs, strict=False):
-            _say_planned(batch, run, logging.DEBUG)
-        self._warn_of_closed(list(zip(found, runs, strict=False)))
+            found = planning_ahead.initialize_many(self.ledger, self.job.topology, runs, behind, length)
+        self._tell(list(zip(found, runs, strict=False)), logging.DEBUG)
         return found
 
-    def _warn_of_closed(self, planned: Sequence[tuple[Batch, Run]]) -> None:
-        """Log a warning for intervals planned after later intervals: their records may count in closed windows (R26)."""
-        topology = self.job.topology
-        if not planned or not topology.by_interval or not topology.closes:
-            return
-        closed_to = self.ledger.closed_to(topology.name)
+    def _tell(self, planned: Sequence[tuple[Batch, Run]], level: int) -> None:
         for batch, run in planned:
-            if batch.status is BatchStatus.PLANNED and run.interval is not None:
-                for told_of in interval_warnings.of_closed(topology, run.interval, batch.plan, closed_to):
-                    log.warning("%s", told_of)
+            log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, one_line(run.name))
+            failpoints.hit("initialize.planned")
+        for told_of in interval_warnings.of_planned(self.ledger, self.job.topology, planned):
+            log.warning("%s", told_of)
 
     def check_restate(self, run: Run) -> Batch | None:
         """Plan the run's restate, and store nothing. If the run has a batch, return the batch.
@@ -202,9 +190,7 @@ class Steps:
         return self.record_manifests([(folder, assignment)])[0]
 
     def record_manifests(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> list[tuple[Batch, Manifest]]:
-        """Record the manifests of several attempts at once: of all, or of none. Raise the error of the first rejected
-        manifest.
-        """
+        """Record the manifests of several attempts, all or none. Raise the error of the first rejected manifest."""
         recorded = []
         for folder, assignment in attempts:
             failpoints.hit("emit.manifest_written")
@@ -215,11 +201,11 @@ class Steps:
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
         """Context manager. If the block fails, record the reason in the ledger, and raise the failure."""
-        with self.concerning(assignment.attempt.txid):
+        with concerning(attempt=assignment.attempt), self.concerning(assignment.attempt.txid):
             try:
                 yield
             except Exception as error:
-                failure = _superseded(folder, assignment) or _said_by_job(folder, assignment, error)
+                failure = failure_of(folder, assignment, error)
                 self.ledger.fail_attempt(assignment, str(failure))
                 raise failure from error
 
@@ -232,8 +218,7 @@ class Steps:
             return Wait(self.ledger.batch(batch.topology, batch.txid), WaitReason.HELD)
 
     def commit(self, batch: Batch, run: Run | None = None, recorded: Recorded | None = None) -> Committed:
-        """Load the newest attempt's partials and apply the partials to the states (R6..R10). Abort a batch that no
-        longer continues.
+        """Apply the newest attempt's partials to the states (R6..R10). Abort a batch that no longer continues.
 
         `run` may end its own older commit if that commit is stalled. If `recorded` is given, `batch` and `recorded` are
         fresh from the ledger: the ledger is not read again, and the commit checks whether both still hold.
@@ -282,17 +267,17 @@ class Steps:
             return
         try:
             version = self.ledger.version(batch.topology, batch.position)
-            restate.check_whole(self.job.topology, version, batch.plan, manifest)
+            proven: Collection[str] = ()
             if lookback.is_by_look_back(batch):
                 lookback.check_files(self.job.topology, version.plan, batch.plan)
+                proven = gone_files.proven(self.ledger, self.job.topology, batch, version, manifest)
+            restate.check_whole(self.job.topology, version, batch.plan, manifest, proven)
         except TerminalError as error:
             self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
             raise
 
     def success(self, batch: Batch) -> bool:
-        """Notify the spouts, write the files of states, remove staged files, and note the success. Return True the
-        first time (R8).
-        """
+        """Notify spouts, write the files of states, remove staged files, note the success. Return True the first time (R8)."""
         self.cleaned(batch)
         return self.ledger.success(batch.topology, batch.txid)
 
@@ -317,11 +302,6 @@ class Steps:
         return replace(batch, succeeded=True)
 
 
-def _say_planned(batch: Batch, run: Run, level: int) -> None:
-    log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, one_line(run.name))
-    failpoints.hit("initialize.planned")
-
-
 def _tell_spout(stream: Stream, batch: Batch) -> None:
     """Notify a spout of a committed batch. Raise TransientError for errors of its coordinator, except errors of txbatch."""
     with (
@@ -329,25 +309,3 @@ def _tell_spout(stream: Stream, batch: Batch) -> None:
         closing(stream.spout.coordinator()) as spout_coordinator,
     ):
         spout_coordinator.success(batch.txid)
-
-
-def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt | None:
-    """Return the error with the name of the newer attempt, if a newer attempt ended this attempt's driver."""
-    try:
-        newer = folder.read_heartbeat().superseded
-    except (TransientError, NewerFormat):
-        return None
-    what = f"{assignment.topology} {assignment.attempt}: {newer} took its place; nothing was changed"
-    return StaleAttempt(what) if newer else None
-
-
-def _said_by_job(folder: AttemptFolder, assignment: Assignment, error: Exception) -> Exception:
-    """Return the error written by the job itself: the exit code of spark-submit says less."""
-    try:
-        said = folder.read_error()
-    except NewerFormat:
-        return error
-    if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
-        return error
-    message = advice.of_open(said["message"], assignment.topology, assignment.attempt.txid)
-    return error_of(message, Unexpected if said["kind"] == "terminal" else EmissionFailed)

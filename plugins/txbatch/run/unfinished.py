@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from txbatch.core.batch.transaction import Batch, BatchStatus, Run
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run, TransactionAttempt
 from txbatch.core.errors import (
     BadRecord,
     DatabaseRefused,
@@ -27,9 +27,10 @@ from txbatch.core.errors import (
 )
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.bulk_size import JobSize
-from txbatch.core.protocol.ledger import Unfinished
+from txbatch.core.protocol.ledger import Ledger
 from txbatch.core.protocol.lookback import is_by_look_back
 from txbatch.core.protocol.ports import Application
+from txbatch.core.protocol.questions import Unfinished
 from txbatch.core.text import one_line
 from txbatch.run.bulk import Planned, emit_ahead
 from txbatch.run.run_names import RUN_PREFIX, call_of, hold
@@ -90,7 +91,7 @@ class UnfinishedBatches:
             if run.restate is None or not self._is_given_up(batch, error):
                 raise
             log.warning("%s: txid %s is aborted: %s", batch.topology, batch.txid, error)
-            self.steps.ledger.abort(batch.topology, batch.txid, reason_of(error))
+            give_up(self.steps.ledger, batch, error)
             return []
 
     def _is_given_up(self, batch: Batch, error: TxbatchError) -> bool:
@@ -109,6 +110,19 @@ class UnfinishedBatches:
         except TxbatchError as error:
             log.warning("%s", error)
             return []
+
+
+def give_up(ledger: Ledger, batch: Batch, error: TxbatchError) -> None:
+    """Abort a failed batch. Raise StaleAttempt if a newer try is at work: the try that failed has no say (R5)."""
+    now, failed = ledger.batch(batch.topology, batch.txid), error.about.get("attempt")
+    attempt: Assignment | None = None
+    if now.status is BatchStatus.ABORTED:
+        return
+    if now.fence:
+        attempt, _ = ledger.newest_attempt(now)
+        if isinstance(failed, TransactionAttempt) and failed.txid == now.txid:
+            attempt = replace(attempt, attempt=failed)
+    ledger.abort(now.topology, now.txid, reason_of(error), attempt)
 
 
 def reason_of(error: TxbatchError) -> str:

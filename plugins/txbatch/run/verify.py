@@ -30,9 +30,10 @@ from txbatch.core.corrections.verify import (
 )
 from txbatch.core.errors import BadRecord, TxbatchError, Unverifiable
 from txbatch.core.protocol.ledger import Head, Ledger
-from txbatch.core.protocol.planning import Coordinators, plan_batch
+from txbatch.core.protocol.planning import plan_batch
 from txbatch.core.protocol.ports import Job
 from txbatch.core.protocol.restate import restate_command
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology
 from txbatch.run.verify_ahead import Readable, ReadAhead

@@ -10,7 +10,7 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.corrections.verify import Again, EmitAgain, Recorded
 from txbatch.core.protocol import bulk
 from txbatch.core.protocol.bulk_size import JobSize
-from txbatch.core.protocol.planning import Coordinators
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.topology.topology import Topology
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from txbatch.core.batch.plan import Ranges
 from txbatch.core.errors import BadFunction, BadRecord, FunctionFailed, SourceChanged, TransientError, TxbatchError
 from txbatch.core.records.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
 from txbatch.core.records.sql import spark_name, spark_text
-from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedSpout
+from txbatch.core.sources.emitter import PARTITION_COLUMN
+from txbatch.core.sources.spout import PartitionedSpout
 from txbatch.core.text import one_line
 from txbatch.core.topology.late import LateState
 from txbatch.core.topology.nodes import Failed, Source

@@ -17,7 +17,8 @@ from txbatch.core.errors import BrokenSpout, PartitionUnreadable
 from txbatch.core.protocol.bulk import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
 from txbatch.core.records.fields import Field
 from txbatch.core.records.sql import spark_name
-from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout
+from txbatch.core.sources.emitter import PARTITION_COLUMN
+from txbatch.core.sources.spout import Emitter, PartitionedSpout
 from txbatch.core.topology.stream import Stream
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.driver_memory import DriverBound

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.core.topology.nodes import Join, Merged, Node
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.walks import origin_of

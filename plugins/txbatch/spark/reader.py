@@ -13,8 +13,9 @@ from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadText, PartitionUnreadable, SparkFailed, SpoutFailed
 from txbatch.core.naming import naming
 from txbatch.core.records.sql import spark_name
+from txbatch.core.sources.emitter import PARTITION_COLUMN, union
 from txbatch.core.sources.looking_back import LooksBackInFiles
-from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
+from txbatch.core.sources.spout import Emitter, PartitionedSpout, SpoutKind
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.upstream import ExportedSpout
 from txbatch.core.windows.watermark import Watermark

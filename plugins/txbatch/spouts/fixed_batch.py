@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch.transaction import Metadata, TransactionAttempt, digest
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption
 from txbatch.core.records.declared import fields_ddl, given_values
 from txbatch.core.records.fields import parse_fields
 from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.batch_spout import PlainSpout
+from txbatch.core.stored_json import digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -55,8 +55,8 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
     scanned only once. Transactional: a record added to an interval later is not counted.
 
     Later attempts find such late records in new and grown files, and runs tell. With `lookback`, such as "3 days", a run
-    counts intervals with late records again after the run's own commit, if not further back; `folder_time` does without, as a
-    run with the option sees no other folders: `txbatch verify` finds the late records there.
+    counts intervals with late records again after the run's own commit, if not further back. With `folder_time`, the run compares
+    the folders of these intervals with the plans: each file that came or grew is a reason to count again.
     """
 
     by_interval, reads_gaps = True, True
@@ -237,6 +237,16 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
             return None
         return None if is_replaced(file, before) else line_begin(file, was)
 
+    @property
+    def by_folders(self) -> bool:
+        return self._folder_time is not None
+
+    def bounded(self, metadata: Metadata, names: Iterable[str]) -> list[str]:
+        """Return the files whose folders' names allow only times of a plan's interval."""
+        of, (start, end) = self._folder_time, moments(metadata["interval"])
+        spans = ((name, of.span(name)) for name in names) if of else ()
+        return [name for name, span in spans if span is not None and start <= span[0] and span[1] <= end]
+
     def look_for(self, intervals: Sequence[Counted], arrived: Mapping[str, int]) -> None:
         """Look for records of intervals in new and grown files, from the next `emit_batch` on."""
         self.close()
@@ -380,8 +390,3 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
             raise InvalidOption(f"IntervalSpout: format {self.format!r} is not one of {known}")
         formats.check_names(self.format, self._options(), parse_fields(self.fields), self.time)
         self._bounds()
-        if self.lookback is not None and self._options().get("folder_time"):
-            raise InvalidOption(
-                "IntervalSpout: with the option folder_time a run looks into the folders of its interval alone, so lookback= "
-                "would miss late files in the folders of earlier intervals; leave one of the two out"
-            )

@@ -12,9 +12,9 @@ from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption, OtherHistory, PartitionUnreadable, RecordsGone, SourceUnfit
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import Field, parse_fields
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.core.sources.labels import labelled, partitions_of
 from txbatch.core.sources.spout import (
-    PARTITION_COLUMN,
     BatchCoordinator,
     OpaquePartitionedSpout,
     PartitionedCoordinator,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import BadText, RecordsGone
-from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,8 +21,9 @@ from txbatch.core.errors import (
     SourceMissing,
     TransientError,
 )
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.core.sources.labels import labelled, partitions_of
-from txbatch.core.sources.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
+from txbatch.core.sources.spout import OpaquePartitionedSpout, PartitionedSpout
 from txbatch.formats.listing import absolute, check_owner
 from txbatch.spouts.log_records import count_lines, read_ranges, segments_of, tasks_of
 

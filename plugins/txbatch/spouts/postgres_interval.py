@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from txbatch.core.batch.planned_table import replaced
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption, NoInterval
 from txbatch.core.sources.by_time import PLAUSIBLE, bounds, check_days
@@ -125,7 +126,8 @@ class PostgresIntervalSpout(LooksBackInTable, ReadsTable, Emitter, Spout):
 
 def _late_rows(counted: int, seen: int, later: int) -> LateRows:
     """Return the late and missing rows. More rows than counted in the plan's snapshot are late, too: the rows were moved."""
-    return LateRows(later + max(seen - counted, 0), max(counted - seen, 0))
+    changed = replaced(counted, seen, later)
+    return LateRows(later - changed + max(seen - counted, 0), max(counted - seen, 0) - changed, changed)
 
 
 class _Coordinator(BatchCoordinator):

@@ -10,7 +10,7 @@ from txbatch.core.errors import InvalidOption, NotEmitted, OutOfPlace
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import checked_name, parse_fields
 from txbatch.core.records.sql import spark_name, spark_text
-from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.core.upstream.closed_windows import check_closes, check_told, next_closed
 from txbatch.core.upstream.ranges import UpstreamState, next_range
 from txbatch.core.upstream.upstream import (

@@ -258,7 +258,7 @@ class Coordinated:
 
     def __init__(self, source: Source) -> None:
         # With the protocol, which imports all of a topology.
-        from txbatch.core.protocol.planning import Coordinators
+        from txbatch.core.protocol.spout_coordinators import Coordinators
 
         self.source, self.by = source, Coordinators()
 

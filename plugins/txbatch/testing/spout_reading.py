@@ -13,6 +13,7 @@ from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.protocol import planning
 from txbatch.core.protocol.bulk import as_one_assignment, reason_against
 from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.sources.spout import Spout
 from txbatch.core.topology.topology import Topology
 
@@ -46,7 +47,7 @@ class Source:
         self,
         before: Sequence[Metadata] = (),
         interval: Interval | None = None,
-        by: planning.Coordinators | None = None,
+        by: Coordinators | None = None,
     ) -> Metadata | None:
         """Return the plan that follows earlier plans; None if nothing is new."""
         offsets: dict[str, Any] = {}

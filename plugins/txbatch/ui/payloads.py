@@ -347,6 +347,14 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Explained:
+    """The page of an error's code, as `txbatch explain` prints the page."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """The answer to a request that failed."""
 

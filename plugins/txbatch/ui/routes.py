@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 
+from txbatch.error_pages import read_pages
 from txbatch.ui import airflow_auth, asked, reading, values
 from txbatch.ui.airflow_auth import Readable, User
 from txbatch.ui.payloads import (
     Batches,
     Detail,
+    Explained,
     Intervals,
     One,
     Overview,
@@ -54,6 +56,14 @@ def router(reader: Reader, openapi: Callable[[], dict[str, Any]]) -> APIRouter:
     _of_topologies(made, reader)
     _of_batches(made, reader)
     _of_states(made, reader)
+
+    @made.get("/api/errors/{code}")
+    def explained(code: str, user: User) -> Explained:
+        """Return the page of an error's code: its meaning, whether any number is wrong, and the remedy."""
+        page = read_pages().get(code.upper())
+        if page is None:
+            raise HTTPException(404, "no error has such a code")
+        return Explained(code.upper(), page)
 
     @made.get("/api/openapi.json", include_in_schema=False)
     def description(user: User) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from txbatch.core.protocol.ledger import Offsets
 from txbatch.core.topology.topology import Topology
 from txbatch.embedded.java import java_home
 from txbatch.embedded.postgres import EmbeddedPostgresError
-from txbatch.fit import check_fit, installed
+from txbatch.fit import check_fit, check_python, describe_postgres, installed
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.places import install
 from txbatch.postgres.apart.warehouses import Warehouses
@@ -43,6 +43,7 @@ def check_all() -> list[dict[str, Any]]:
         "migrations": lambda: _migrated(settings.resolve()),
         "rights": lambda: _rights(settings.resolve()),
         "warehouses": lambda: _apart(settings.resolve()),
+        "python": check_python,
         "spark": lambda: check_fit("spark"),
         "airflow": _airflow,
         "java": lambda: str(java_home(settings.home())),
@@ -61,7 +62,7 @@ def _server(engine: Engine) -> str:
     server = LedgerReader(engine).server()
     right = "may" if server["may_create"] else "may NOT"
     who = f"user {server['user']} {right} create schemas"
-    return f"PostgreSQL {server['version']}, database {server['database']}, {who}"
+    return f"{describe_postgres(server['version'])}, database {server['database']}, {who}"
 
 
 def _migrated(where: settings.Settings) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,9 +23,19 @@ from txbatch.postgres.database.migrate import migrate as migrate_database
 from txbatch.postgres.database.psql import make_reader
 
 
+def _show_next(rows: list[dict[str, Any]]) -> None:
+    """Print below the table the commands that come next."""
+    folder = shlex.quote(str(click.get_current_context().params["folder"]))
+    click.echo(f"""
+Next
+  cd {folder}
+  make demo    # counts three days of sales, and prints the report
+  make up      # starts Airflow with the DAG of this project""")
+
+
 @click.command()
 @click.argument("folder", type=arguments.TEXT)
-@prints_rows("file", nothing="")
+@prints_rows("file", nothing="", show=_show_next)
 def init(folder: str) -> Rows:
     """Make a project of your own in FOLDER: a working job, its DAG, its test and example data.
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from txbatch.core.stored_json import read_count
+
 # A position, with the start and the end of its interval, in microseconds since 1970.
 Counted = tuple[int, int, int]
 
@@ -65,14 +67,8 @@ def came_from_json(value: Mapping[str, Any]) -> CameLate:
     """Return the late records of a JSON value. Raise ValueError, LookupError, TypeError or AttributeError for wrong values."""
     return {
         str(stream): {
-            _count(int(position)): {str(file): Late(*map(_count, late)) for file, late in files.items()}
+            read_count(int(position)): {str(file): Late(*map(read_count, late)) for file, late in files.items()}
             for position, files in of.items()
         }
         for stream, of in value.items()
     }
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{str(value)[:80]!r} is no count")
-    return int(value)

@@ -2,61 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
-from txbatch.core.batch.came_late import CameLate, came_from_json, came_to_json
+from txbatch.core.batch.came_late import CameLate
+from txbatch.core.batch.emitted import ReadPartition as ReadPartition
+from txbatch.core.batch.emitted import StagedFile as StagedFile
+from txbatch.core.batch.emitted import StagedState as StagedState
+from txbatch.core.batch.manifest_json import read_manifest, write_manifest
 from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
-from txbatch.core.stored_json import check_format
-
-FORMAT = 1
-# Fields left out if unknown.
-_UNSAID = frozenset({"latest", "ahead", "late"})
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPartition:
-    """The number of records read from a partition, and the sum of the records' xxhash64 (as text, decimal(38,0)).
-
-    `latest` is the largest time of a stream with a watermark, in microseconds since 1970. `ahead` is the number of records
-    with a time after the batch was planned; None if the time of planning is unknown. Both follow from the records, and are
-    not compared.
-    """
-
-    records: int
-    fingerprint: str
-    latest: int | None = field(default=None, compare=False, repr=False)
-    ahead: int | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A Parquet file of partials, by the path in the attempt's folder."""
-
-    name: str
-    bytes: int
-    rows: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class StagedState:
-    """The partials of one state: files, rows, and per value column the total over all rows, as text.
-
-    `kept` is the number of records counted in the state, after the stream's operations; None from an older version. `late` is
-    the number of records in a window over by the plan's watermark; None if the state has no watermark.
-    """
-
-    files: tuple[StagedFile, ...]
-    rows: int
-    totals: Mapping[str, str | None]
-    kept: int | None = None
-    late: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +40,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON for manifest.json and the ledger."""
-        streams = {
-            stream: {name: _said(part) for name, part in parts.items()} for stream, parts in self.streams.items()
-        }
-        states = {name: {**_said(of), "files": [_said(file) for file in of.files]} for name, of in self.states.items()}
-        return {
-            "format": FORMAT,
-            "topology": self.topology,
-            "attempt": _said(self.attempt),
-            "token": self.token,
-            "code": self.code,
-            "metadata_digest": self.metadata_digest,
-            "streams": streams,
-            "states": states,
-            "unreadable": self.unreadable,
-            **({} if self.came_late is None else {"came_late": came_to_json(self.came_late)}),
-        }
+        return write_manifest({each.name: getattr(self, each.name) for each in fields(self)})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
@@ -107,71 +49,12 @@ class Manifest:
         Raise NewerFormat if a newer txbatch wrote the value. For any other fault, also for impossible counts, raise
         ValueError, LookupError, TypeError or AttributeError.
         """
-        check_format("the manifest", value, FORMAT)
-        of = value["attempt"]
-        return cls(
-            topology=_text(value["topology"]),
-            attempt=TransactionAttempt(_count(of["txid"]), _count(of["attempt_id"])),
-            token=_text(value["token"]),
-            code=_text(value["code"]),
-            metadata_digest=_text(value["metadata_digest"]),
-            streams=_each(value["streams"], lambda parts: _each(parts, _read_partition)),
-            states=_each(value["states"], _staged_state),
-            unreadable=_each(value["unreadable"], lambda holes: _each(holes, _text)),
-            came_late=None if value.get("came_late") is None else came_from_json(value["came_late"]),
-        )
-
-
-def _said(of: ReadPartition | StagedState | StagedFile | TransactionAttempt) -> dict[str, Any]:
-    """Return the fields by name. `dataclasses.asdict` would copy each value: too slow for ten thousand files."""
-    found = {each.name: getattr(of, each.name) for each in fields(of)}
-    return {name: value for name, value in found.items() if value is not None or name not in _UNSAID}
-
-
-def _each(values: Mapping[str, Any], made: Callable[[Any], Value]) -> dict[str, Value]:
-    return {_text(name): made(value) for name, value in values.items()}
-
-
-def _read_partition(value: Mapping[str, Any]) -> ReadPartition:
-    latest = None if value.get("latest") is None else _whole(value["latest"])
-    ahead = None if value.get("ahead") is None else _count(value["ahead"])
-    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"), latest, ahead)
-
-
-def _staged_state(value: Mapping[str, Any]) -> StagedState:
-    totals = _each(value["totals"], lambda total: None if total is None else _text(total))
-    files, rows = tuple(map(_staged_file, value["files"])), _count(value["rows"])
-    kept, late = (None if value.get(name) is None else _count(value[name]) for name in ("kept", "late"))
-    return StagedState(files, rows, totals, kept, late)
-
-
-def _staged_file(value: Mapping[str, Any]) -> StagedFile:
-    """Return a staged file. Raise ValueError if the file's name leads out of the attempt's folder."""
-    name = _text(value["name"], r"partials/\d+/[^/\\\0]+\.parquet")
-    return StagedFile(name, _count(value["bytes"]), _count(value["rows"]), _text(value["sha256"]))
-
-
-def _count(value: Any) -> int:
-    found = _whole(value)
-    if found < 0:
-        raise ValueError(f"{str(found)[:80]!r} is no count")
-    return found
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{str(value)[:80]!r} is no whole number")
-    return int(value)
-
-
-def _text(value: Any, pattern: str = r"[\s\S]*") -> str:
-    if not isinstance(value, str) or not re.fullmatch(pattern, value):
-        raise ValueError(f"{str(value)[:80]!r} is not what stands there")
-    return value
+        return cls(**read_manifest(value))
 
 
 def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
     """Refuse a manifest of another attempt (StaleAttempt), or without a part of the plan (Incomplete)."""
+    of = f"{assignment.topology} {assignment.attempt}"
     for what, found, expected in (
         ("topology", manifest.topology, assignment.topology),
         ("attempt", str(manifest.attempt), str(assignment.attempt)),
@@ -181,8 +64,8 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
     ):
         if found != expected:
             raise StaleAttempt(
-                f"{assignment.topology} {assignment.attempt}: the staged manifest has {what} {found!r}, expected {expected!r}; "
-                "it is not this attempt's work: emit again"
+                f"{of}: the staged manifest has {what} {found!r}, expected {expected!r}; it is not this attempt's work: "
+                "emit again"
             )
     plans = assignment.plan.streams
     planned = _names({stream: plan.ranges for stream, plan in plans.items()})
@@ -197,22 +80,16 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
         if names:
             stream = min(names)[0]
             listed = ", ".join(sorted(partition for each, partition in names if each == stream)[:5])
-            raise Incomplete(
-                f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
-            )
+            raise Incomplete(f"{of}: of stream {stream!r} {what}: {listed}; emit again")
     for stream, planned_of in plans.items():
-        _check_records(
-            f"{assignment.topology} {assignment.attempt}", stream, planned_of, manifest.streams.get(stream, {})
-        )
+        _check_records(of, stream, planned_of, manifest.streams.get(stream, {}))
     if left_out and assignment.plan.whole:
         raise PartitionUnreadable(
-            f"{assignment.topology} {assignment.attempt}: {_listed(left_out)} could not be read, and a restate counts whole or "
-            "not at all; try again when it can be read, or abort it and restate with --accept-missing"
+            f"{of}: {_listed(left_out)} could not be read, and a restate counts whole or not at all; try again when it can be "
+            "read, or abort it and restate with --accept-missing"
         )
     if left_out and not read:
-        raise PartitionUnreadable(
-            f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"
-        )
+        raise PartitionUnreadable(f"{of}: nothing could be read: {manifest.unreadable}")
 
 
 def _check_records(of: str, stream: str, planned: StreamPlan, read: Mapping[str, ReadPartition]) -> None:

@@ -25,19 +25,26 @@ class PlannedTable:
 def row_difference(counted: int, there: int, late: int) -> str | None:
     """Return how the rows of an interval differ from those counted; None if as many are there, and none came late.
 
-    `there` are rows of the plan's snapshot, `late` are later ones.
+    `there` are rows of the plan's snapshot, `late` are later rows.
 
-    >>> row_difference(7, 7, 0), row_difference(7, 6, 2), row_difference(7, 9, 0)
-    (None, '2 rows came late, 1 row is gone', '2 rows were moved here')
+    >>> row_difference(7, 7, 0), row_difference(7, 7, 2), row_difference(7, 9, 0)
+    (None, '2 rows came late', '2 rows were moved here')
+    >>> row_difference(7, 6, 2), row_difference(7, 5, 1)
+    ('1 row came late, 1 row was changed or replaced', '1 row was changed or replaced, 1 row is gone')
     """
-    found = []
-    if late:
-        found.append(f"{_rows(late)} came late")
-    if there < counted:
-        found.append(f"{_rows(counted - there)} {'is' if counted - there == 1 else 'are'} gone")
-    if there > counted:
-        found.append(f"{_rows(there - counted)} {'was' if there - counted == 1 else 'were'} moved here")
-    return ", ".join(found) or None
+    changed, gone = replaced(counted, there, late), max(counted - there, 0)
+    found = [
+        (late - changed, "came late", "came late"),
+        (changed, "was changed or replaced", "were changed or replaced"),
+        (gone - changed, "is gone", "are gone"),
+        (max(there - counted, 0), "was moved here", "were moved here"),
+    ]
+    return ", ".join(f"{_rows(number)} {one if number == 1 else many}" for number, one, many in found if number) or None
+
+
+def replaced(counted: int, there: int, late: int) -> int:
+    """Return the number of later rows in place of counted rows: an UPDATE is a row that went and a row that came."""
+    return min(late, max(counted - there, 0))
 
 
 def _rows(number: int) -> str:

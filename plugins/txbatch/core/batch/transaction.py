@@ -1,8 +1,7 @@
-"""Transactions: txid, attempt, batch, run, and the JSON for storing and comparing metadata."""
+"""Transactions: txid, attempt, batch, run."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,9 +9,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import InvalidPlan, InvalidSchedule, WhyMissing
-from txbatch.core.stored_json import METADATA_BYTES_MAX, check_format
+from txbatch.core.errors import InvalidSchedule, WhyMissing
+from txbatch.core.stored_json import STORED_BYTES_MAX as STORED_BYTES_MAX
 from txbatch.core.stored_json import Metadata as Metadata
+from txbatch.core.stored_json import check_format, digest
 
 if TYPE_CHECKING:
     from txbatch.core.batch.came_late import Look
@@ -23,8 +23,6 @@ INIT_TXID = 1
 INTERVAL_KEY = "interval:"
 RESTATE_KEY = "restate:"
 ASSIGNMENT_FORMAT = 1
-# The largest JSON in the ledger: a manifest has more about a partition than a plan, but not ten times as much.
-STORED_BYTES_MAX = 100_000_000
 # How many batches are asked for at once: the pieces of an interval.
 INTERVALS_MAX = 20_000
 
@@ -137,7 +135,8 @@ class Batch:
 
     `position` is the batch's own txid, or the restated one. A committed batch counts until replaced by a restate,
     `replaced_by`. An aborted batch is `abandoned` if another run aborted the batch because no live run looked after the
-    batch (R6): the batch's own run plans the records again.
+    batch (R6): the batch's own run plans the records again. A restate by a look back has `found_by`, the txid that met the late
+    records.
     """
 
     topology: str
@@ -159,6 +158,7 @@ class Batch:
     requested_by: str | None = None
     records: int | None = None  # of a committed batch
     abandoned: bool = False
+    found_by: int | None = None
 
     def __post_init__(self) -> None:
         if not self.position:
@@ -170,7 +170,8 @@ class Batch:
         if self.kind is not BatchKind.RESTATE:
             return None
         missing = not self.plan.whole
-        return Restate(self.position, self.reason or "restate", self.requested_by, missing, skipped=True)
+        of = self.position, self.reason or "restate", self.requested_by, missing
+        return Restate(*of, skipped=True, found_by=self.found_by)
 
     @cached_property
     def plan(self) -> BatchPlan:
@@ -263,25 +264,3 @@ class Assignment:
         look = Look.from_json(value["look"]) if "look" in value else None
         of = value.get("position", 0), value.get("planned_at"), loaded, look
         return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"], *of)
-
-
-def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
-    """Return the only spelling of a JSON value. Raise DefinitionError if not JSON, or if over `bytes_max`, 1 MB by default."""
-    try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        size = len(text.encode())
-    except (TypeError, ValueError) as error:
-        raise InvalidPlan(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
-    if size > bytes_max:
-        raise InvalidPlan(
-            f"metadata has {size:,} bytes; at most {bytes_max:,}: plan smaller batches, of fewer partitions or files "
-            "(files_per_batch=, a narrower pattern= or root, small files merged into larger ones)"
-        )
-    return text
-
-
-def digest(value: Any) -> str:
-    """Return the sha256 of the canonical JSON, in hex."""
-    import hashlib  # here, as OpenSSL would be a twentieth of what importing a job takes
-
-    return hashlib.sha256(canonical_json(value, STORED_BYTES_MAX).encode()).hexdigest()

@@ -18,8 +18,9 @@ from typing import Any
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan, OfInterval
-from txbatch.core.batch.transaction import BatchKind, Interval, Metadata, digest
+from txbatch.core.batch.transaction import BatchKind, Interval, Metadata
 from txbatch.core.protocol.event_time import ahead_of
+from txbatch.core.stored_json import digest
 
 # How far the server's clock may have been set back during a batch.
 CLOCK_SLACK = timedelta(minutes=1)

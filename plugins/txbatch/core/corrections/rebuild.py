@@ -15,12 +15,13 @@ from datetime import timedelta
 from typing import Any, Never, Protocol
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.definition.changes import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
 from txbatch.core.definition.stored import StoredTopology, state_definition
 from txbatch.core.errors import CannotRebuild, ReadByOthers, RebuildStopped, SchemaMismatch, WhyMissing
 from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import live_states
 from txbatch.core.upstream.readers import check_changed

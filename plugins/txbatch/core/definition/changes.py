@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from txbatch.core.aggregates.merge import merge_named
-from txbatch.core.batch.transaction import Metadata, canonical_json
+from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.redefinition import (
     AddState,
     AddValue,
@@ -44,6 +44,7 @@ from txbatch.core.definition.stored import (
 )
 from txbatch.core.errors import ChangeTooEarly, NameTaken, SchemaMismatch
 from txbatch.core.state.state import changes_name
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.watermark import MERGE, Watermark

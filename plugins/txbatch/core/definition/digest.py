@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.definition.keep_policy import policy
 from txbatch.core.definition.stored import state_definition, stream_fields
+from txbatch.core.stored_json import canonical_json
 
 if TYPE_CHECKING:
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate

@@ -88,7 +88,6 @@ from txbatch.core.errors.job import (
     WrongType,
 )
 from txbatch.core.errors.records import (
-    DOES_NOT_ANSWER,
     AmbiguousFiles,
     BadFunction,
     BadKey,
@@ -104,6 +103,7 @@ from txbatch.core.errors.records import (
     QuarantineFull,
     RecordsGone,
     RowsDiffer,
+    SourceAway,
     SourceBehind,
     SourceChanged,
     SourceCutBack,
@@ -137,7 +137,6 @@ from txbatch.core.errors.surroundings import (
 # fmt: off
 __all__ = [
     "ABORT",
-    "DOES_NOT_ANSWER",
     "REFUSED",
     "RESTORE",
     "RUN_AGAIN",
@@ -220,6 +219,7 @@ __all__ = [
     "RowsDiffer",
     "SchemaMismatch",
     "SnapshotTooOld",
+    "SourceAway",
     "SourceBehind",
     "SourceChanged",
     "SourceCutBack",

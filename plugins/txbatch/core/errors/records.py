@@ -3,9 +3,6 @@
 from txbatch.core.errors.base import DefinitionError, TerminalError, TransientError
 from txbatch.core.errors.batches import Incomplete
 
-# Said of a whole source: a task of Airflow waits for the source.
-DOES_NOT_ANSWER = "does not answer"
-
 
 class PartitionUnreadable(TransientError, code="TX201"):
     """A partition cannot be read now (R12, R13). A reader raises this error to declare an outage."""
@@ -61,6 +58,10 @@ class SourceBehind(TransientError, code="TX222"):
 
 class RowsDiffer(TerminalError, code="TX223"):
     """A table has other rows of a counted transaction than before: rows were lost or changed."""
+
+
+class SourceAway(PartitionUnreadable, code="TX224"):
+    """The server of a source does not answer. A task of Airflow waits for the source."""
 
 
 class BadRecord(TerminalError, code="TX301"):

@@ -36,7 +36,7 @@ class PackageMissing(TransientError, code="TX808"):
 
 
 class PackageMisfit(TerminalError, code="TX809"):
-    """The version of an installed package does not fit."""
+    """The version of an installed package, or of Python, does not fit."""
 
 
 class DiskFull(TransientError, code="TX810"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import STORED_BYTES_MAX, canonical_json
 from txbatch.core.protocol import bulk
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.topology.topology import Topology
 
 # A row for each partition goes to Spark with the records, and comes back from the audit.

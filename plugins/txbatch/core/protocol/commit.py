@@ -12,9 +12,9 @@ from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.stored import StateDefinition, StoredTopology
 from txbatch.core.errors import NotEmitted
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.ledger import Committed, Offsets, PositionVersion
+from txbatch.core.protocol.ledger import Committed, Order
 from txbatch.core.protocol.record_numbers import Bases, check_base, check_same_number
-from txbatch.core.protocol.restate import check_not_folded
+from txbatch.core.protocol.restate import PositionVersion, check_not_folded
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState, check_joined
 from txbatch.core.topology.topology import Topology
@@ -24,17 +24,14 @@ from txbatch.core.topology.topology import Topology
 class CommitFacts:
     """The facts that a store reads under its locks before a commit.
 
-    `assignment` and `manifest` are of the newest attempt. `open_before` is the lowest open txid below the batch,
-    `last_committed` the highest committed txid that is no restate. `definition` is read if `asks_definition`, `version` for a
-    restate, `bases` for numbered streams; all three for an emitted batch alone.
+    `assignment` and `manifest` are of the newest attempt. `definition` is read if `asks_definition`, `version` for a restate,
+    `bases` for numbered streams; all three for an emitted batch alone.
     """
 
     batch: Batch
     assignment: Assignment
     manifest: Manifest | None
-    open_before: int | None
-    last_committed: int | None
-    offsets: Offsets
+    order: Order
     definition: StoredTopology | None = None
     version: PositionVersion | None = None
     bases: Bases = field(default_factory=dict)
@@ -107,8 +104,7 @@ def decide_commit(topology: Topology, committing: Batch, facts: CommitFacts) -> 
     NotItsTurn, BrokenChain (R6), Incomplete (R7), SchemaMismatch (R23), CannotRestate (R17).
     """
     batch, manifest = facts.batch, facts.manifest
-    order = facts.open_before, facts.last_committed, facts.offsets
-    if not decisions.check_commit(batch, committing, *order):
+    if not decisions.check_commit(batch, committing, facts.order):
         return Committed(batch, applied=False)
     if manifest is None:  # no emitted batch is without: a new attempt makes the batch planned again
         raise NotEmitted(

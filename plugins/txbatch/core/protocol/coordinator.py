@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from txbatch.core.batch.transaction import (
-    STORED_BYTES_MAX,
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Metadata,
-    Run,
-    canonical_json,
-)
-from txbatch.core.errors import TxbatchError
-from txbatch.core.protocol import bulk
-from txbatch.core.protocol.bulk_size import JobSize
-from txbatch.core.protocol.decisions import (
-    Adopt,
-    PlanNew,
-    Use,
-    Wait,
-    WaitReason,
-    check_parameters,
-    decide_initialize,
-    followed,
-)
+from txbatch.core.batch.transaction import Batch, Metadata, Run
+from txbatch.core.protocol.decisions import Adopt, Use, Wait, WaitReason, check_parameters, decide_initialize
 from txbatch.core.protocol.fence import waited_for
-from txbatch.core.protocol.ledger import Head, Ledger, RunPlan
-from txbatch.core.protocol.planning import Coordinators, plan_batch, plan_restate
+from txbatch.core.protocol.ledger import Head, Ledger
+from txbatch.core.protocol.planning import plan_batch
+from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.restate import counted_meanwhile
+from txbatch.core.protocol.spout_coordinators import Coordinators
 from txbatch.core.topology.topology import Topology
 
 
@@ -73,82 +52,12 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
         if isinstance(decision, Adopt):
             batch = ledger.adopt(decision.batch, run)
         else:
-            metadata = _planned(ledger, topology, head, run)
+            metadata = plan_for(ledger, topology, head, run)
             if metadata is None:
                 return NothingNew()
             batch = ledger.plan(head, run, metadata, topology)
         if batch is not None:
             return batch
-
-
-def initialize_many(
-    ledger: Ledger,
-    topology: Topology,
-    runs: Sequence[Run],
-    behind: Collection[int] = (),
-    length: int | None = None,
-) -> list[Batch]:
-    """Find or plan the batches of several runs: by one look at the sources, in one transaction, up to the bounds of a job.
-
-    `length` is the most batches, except for plans with a long pass, since long passes are made as seldom as possible. Return
-    the batches of the first runs, in order. The next run has no batch: the run waits, adopts, is refused, or nothing is new;
-    `initialize_transaction` returns the reason. `max_pending` is for batches of other runs: the found and planned batches do
-    not count as in flight, nor do the txids in `behind`, committed by the same process.
-    """
-    heads = ledger.heads(topology.name, runs)
-    found, new = _planned_ahead(ledger, topology, heads, runs, behind, length)
-    stored: Iterator[Batch] = iter(())
-    with suppress(TxbatchError):
-        stored = iter(ledger.plan_many(heads[0], new, topology) or ()) if new else stored
-    batches = [batch or next(stored, None) for batch in found]
-    end = batches.index(None) if None in batches else len(batches)
-    return [batch for batch in batches[:end] if batch is not None]
-
-
-def _planned_ahead(
-    ledger: Ledger,
-    topology: Topology,
-    heads: Sequence[Head],
-    runs: Sequence[Run],
-    behind: Collection[int],
-    length: int | None,
-) -> tuple[list[Batch | None], list[RunPlan]]:
-    """Return the batches of the first runs, None for each new batch, and the plans of new batches."""
-    found, new, at, weight = list[Batch | None](), list[RunPlan](), _without_own(heads, behind), JobSize(topology)
-    with Coordinators() as coordinators, suppress(TxbatchError):
-        for run, head in zip(runs, heads, strict=True):
-            match decide_initialize(replace(at, own=head.own), run, topology.max_pending):
-                case Use(batch):
-                    check_parameters(batch, run)
-                    found.append(batch)
-                case PlanNew():
-                    planned = _planned(ledger, topology, at, run, coordinators)
-                    if planned is None:
-                        break
-                    batch = _as_stored(at, run, planned)
-                    new.append((run, batch.metadata))
-                    found.append(None)
-                    at = followed(at, batch)
-                case _:
-                    break
-            weight.add(batch.plan)
-            full = length is not None and len(found) >= length and not bulk.long_pass(topology, batch.plan)
-            if full or weight.full:
-                break
-    return found, new
-
-
-def _without_own(heads: Sequence[Head], behind: Collection[int]) -> Head:
-    """Return the head for all runs together: the runs' own batches and the txids in `behind` are left out of the pending ones."""
-    own = {head.own.txid for head in heads if head.own is not None}.union(behind)
-    return replace(heads[0], own=None, pending=tuple(each for each in heads[0].pending if each.txid not in own))
-
-
-def _as_stored(head: Head, run: Run, planned: Metadata) -> Batch:
-    """Return the batch of a plan, with the metadata as the ledger would return them."""
-    metadata = json.loads(canonical_json(planned, STORED_BYTES_MAX))
-    kind = BatchKind.ORDINARY if run.restate is None else BatchKind.RESTATE
-    return Batch(head.topology, head.next_txid, BatchStatus.PLANNED, metadata, run.key, kind=kind)
 
 
 def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
@@ -167,9 +76,10 @@ def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
     return Yours()
 
 
-def _planned(
+def plan_for(
     ledger: Ledger, topology: Topology, head: Head, run: Run, by: Coordinators | None = None
 ) -> Metadata | None:
+    """Return the metadata for a run's next batch; None if nothing is new, or the restate has been counted meanwhile."""
     if run.restate is None:
         return plan_batch(topology, head, run, ledger.upstream, by)
     version = ledger.version(topology.name, run.restate.position)

@@ -9,18 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from txbatch.core.batch.plan import OfInterval, Range, Ranges, StreamPlan, Whole
-from txbatch.core.batch.transaction import (
-    INIT_TXID,
-    Assignment,
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Interval,
-    Metadata,
-    Run,
-    canonical_json,
-)
+from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.batch.transaction import INIT_TXID, Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
 from txbatch.core.errors import (
     AlreadyCommitted,
     BrokenChain,
@@ -34,7 +24,9 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.protocol.fence import check_fence
-from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
+from txbatch.core.protocol.ledger import Head, Offsets, Order, RunPlan
+from txbatch.core.stored_json import as_stored, canonical_json
+from txbatch.core.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +171,15 @@ def moved(head: Head, now: Head, *others: Head) -> bool:
     return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected or any(each.own for each in others)
 
 
+def planned(head: Head, run: Run, metadata: Metadata) -> Batch:
+    """Return the batch of a plan, stored at the head's next txid (R1)."""
+    batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, as_stored(metadata), run.key)
+    if run.restate is None:
+        return replace(batch, prev_txid=head.prev_txid)
+    asked = replace(batch, kind=BatchKind.RESTATE, position=run.restate.position)
+    return replace(asked, reason=one_line(run.restate.why), requested_by=run.restate.by, found_by=run.restate.found_by)
+
+
 def followed(head: Head, batch: Batch) -> Head:
     """Return the head after a batch is stored, as the base of the next plan (R3)."""
     prev = head.prev if batch.kind is BatchKind.RESTATE else batch
@@ -200,18 +201,10 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
         yield each
 
 
-def why_abandoned(batch: Batch, found_by: Run) -> str:
-    """Return the reason with which a run aborts a batch that nobody looks after."""
-    return f"abandoned by {batch.lease_run}; {found_by.name} found it so"
-
-
-def check_commit(
-    batch: Batch, committing: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
-) -> bool:
+def check_commit(batch: Batch, committing: Batch, order: Order) -> bool:
     """Return whether to apply the batch; False if the batch is committed already.
 
-    `committing` names the attempt with the loaded partials; a newer attempt may have begun since. `open_before` is the lowest
-    open txid below the batch, `last_committed` the highest committed txid that is no restate. Raise StaleAttempt (R5),
+    `committing` names the attempt with the loaded partials; a newer attempt may have begun since. Raise StaleAttempt (R5),
     NotItsTurn, BrokenChain (R6).
     """
     if batch.status is BatchStatus.COMMITTED:
@@ -219,26 +212,36 @@ def check_commit(
     check_fence(batch, committing.attempt, committing.token)
     if batch.status is not BatchStatus.EMITTED:
         raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
-    if open_before is not None:
-        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {open_before}")
+    if order.open_before is not None:
+        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {order.open_before}")
     if batch.kind is not BatchKind.RESTATE:  # a restate's records are committed, and never the next ones
-        check_chain(batch, last_committed, offsets)
+        check_chain(batch, order)
     return True
 
 
-def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
+def check_chain(batch: Batch, order: Order) -> None:
     """Refuse to commit a batch that does not continue the last committed batch (R6)."""
-    broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
+    broken = _broken(batch, order)
     if broken is not None:
         raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: it is aborted and planned anew")
 
 
-def out_of_order(batch: Batch, last_committed: int | None) -> str | None:
-    """Return how a batch fails to follow the last committed batch; None if the batch follows, or need not."""
+def _broken(batch: Batch, order: Order) -> str | None:
+    """Return how a batch fails to continue the last committed batch; None if the batch continues, or need not.
+
+    If nothing is committed, a range may start anywhere, unless the range continues an earlier plan.
+    """
     plans = (*batch.plan.streams.values(), *batch.plan.idle.values())
-    if batch.prev_txid == last_committed or not any(_in_order(each, batch.by_interval) for each in plans):
-        return None
-    return f"was planned after txid {batch.prev_txid}, but txid {last_committed} is the last committed"
+    if batch.prev_txid != order.last_committed and any(_in_order(each, batch.by_interval) for each in plans):
+        return f"was planned after txid {batch.prev_txid}, but txid {order.last_committed} is the last committed"
+    for stream, planned in batch.plan.partitioned.items():
+        continued = frozenset(planned.continues)
+        for partition, range_ in planned.partitions.items():
+            last = order.offsets.get(stream, {}).get(partition)
+            fits = partition not in continued if last is None else range_.start == last["end"]
+            if not fits:
+                return f"starts {partition} at {range_.start}, committed is {last['end'] if last else 'nothing'}"
+    return None
 
 
 def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
@@ -252,24 +255,6 @@ def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
             return True
         case _:
             assert_never(planned)
-
-
-def out_of_place(batch: Batch, offsets: Offsets) -> str | None:
-    """Return a range that does not start at the end of the partition's last committed range; None if all do.
-
-    If nothing is committed, a range may start anywhere, unless the range continues an earlier plan.
-    """
-    for stream, planned in batch.plan.partitioned.items():
-        continued = frozenset(planned.continues)
-        for partition, range_ in planned.partitions.items():
-            last = offsets.get(stream, {}).get(partition)
-            if not _continues(range_, last, partition in continued):
-                return f"starts {partition} at {range_.start}, committed is {last['end'] if last else 'nothing'}"
-    return None
-
-
-def _continues(range_: Range, last: Metadata | None, planned_before: bool) -> bool:
-    return not planned_before if last is None else bool(range_.start == last["end"])
 
 
 def check_success(batch: Batch) -> None:
@@ -297,30 +282,26 @@ def check_may_skip(batch: Batch) -> None:
         )
 
 
-def check_skip(
-    batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets, also: Sequence[int] = ()
-) -> None:
+def check_skip(batch: Batch, order: Order, also: Sequence[int] = ()) -> None:
     """Refuse to give up records if they are committed, not next, or in another batch by now (R16).
 
-    `also` has all further txids, not aborted, with intervals that overlap the batch's interval.
+    If records are not next, the records in between would be lost, or counted twice. `also` has all further txids, not aborted,
+    with intervals that overlap the batch's interval.
     """
     check_may_skip(batch)
-    if open_before is not None:
-        raise NotItsTurn(f"{batch.topology}: txid {open_before} is open; end or abort it before txid {batch.txid}")
+    if order.open_before is not None:
+        raise NotItsTurn(
+            f"{batch.topology}: txid {order.open_before} is open; end or abort it before txid {batch.txid}"
+        )
     if also:
         raise IntervalTaken(
             f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
             "nothing of them is given up"
         )
-    _check_next(batch, last_committed, offsets)
-
-
-def _check_next(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
-    """Refuse to give up records that are not next: records in between would be lost, or counted twice (R16)."""
-    broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
+    broken = _broken(batch, order)
     if broken is None:
         return
-    later = last_committed is not None and last_committed > batch.txid
+    later = order.last_committed is not None and order.last_committed > batch.txid
     whose = "its records are those of a later txid by now" if later else "its records are not the next ones"
     then = "" if batch.status.final else "; abort it without --skip, and the next run plans what comes next"
     raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: {whose}; nothing of them is given up{then}")

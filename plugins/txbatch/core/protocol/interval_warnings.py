@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import Batch, BatchKind, Interval
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Run
+from txbatch.core.protocol.ledger import Ledger
 from txbatch.core.topology.kept_windows import describe_time
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.topology.watermarked import watermarks
 from txbatch.core.windows.watermark import MERGE
 from txbatch.core.windows.window import lasting
+
+
+def of_planned(ledger: Ledger, topology: Topology, planned: Sequence[tuple[Batch, Run]]) -> Iterator[str]:
+    """Yield warnings if intervals were planned after later intervals: their records may count in closed windows (R26)."""
+    if not planned or not topology.by_interval or not topology.closes:
+        return
+    closed_to = ledger.closed_to(topology.name)
+    for batch, run in planned:
+        if batch.status is BatchStatus.PLANNED and run.interval is not None:
+            yield from of_closed(topology, run.interval, batch.plan, closed_to)
 
 
 def of_closed(topology: Topology, interval: Interval, plan: BatchPlan, closed_to: Mapping[str, int]) -> Iterator[str]:

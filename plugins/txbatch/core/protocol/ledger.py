@@ -1,23 +1,18 @@
-"""The ledger as the protocol sees it: the questions about a topology, and the changes to a topology."""
+"""The ledger in the protocol: a topology's batches, and the changes to the batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-from txbatch.core.batch.manifest import Manifest, ReadPartition
-from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
-from txbatch.core.definition.redefinition import Redefinition
-from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
-from txbatch.core.topology.kept_windows import Left
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run
+from txbatch.core.protocol.questions import Questions
+from txbatch.core.protocol.restate import PositionVersion as PositionVersion
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
 
-# Per stream and partition: the records read; None: nothing was read.
-ReadBy = Mapping[str, Mapping[str, ReadPartition | None]]
 # Per stream and partition: where the next batch starts.
 Offsets = Mapping[str, Mapping[str, Metadata]]
 # A run, and the metadata of the run's batch.
@@ -41,6 +36,14 @@ class Head:
         return self.prev.txid if self.prev else None
 
 
+class Order(NamedTuple):
+    """A batch's place: the lowest open txid below, the last committed txid without restates, the offsets to continue (R6)."""
+
+    open_before: int | None
+    last_committed: int | None
+    offsets: Offsets
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """The outcome of a commit. If the batch was committed before, `applied` is False."""
@@ -49,41 +52,11 @@ class Committed:
     applied: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A batch without success, and the run that looked after the batch."""
+class Ledger(Questions, Protocol):
+    """The only source of truth; each method is one transaction. `postgres.ledger` has the ledger, `memory.ledger` the twin.
 
-    txid: int
-    run: Run
-
-
-@dataclass(frozen=True, slots=True)
-class PositionVersion:
-    """The version of a position that counts now (R17); if the batch does not count, the batch itself.
-
-    `asked` is the requested batch, perhaps a restate; `first` is the first batch of the position. By stream and partition,
-    `read` is the input of the counting version, `first_read` the input of the first one: None is a hole. `horizon` is the
-    highest txid with contributions folded in a state of the topology (R22). If a rebuild counted the version, `read` is
-    the input of the rebuild, by the plan `rebuilt`. By state, `left` names the windows gone from the state (R30).
+    The questions besides the steps of a batch are in `Questions`.
     """
-
-    asked: Batch
-    first: Batch
-    current: Batch
-    read: ReadBy
-    first_read: ReadBy
-    horizon: int = 0
-    rebuilt: BatchPlan | None = None
-    left: Mapping[str, Left] = field(default_factory=dict)
-
-    @property
-    def plan(self) -> BatchPlan:
-        """The plan by which the counting version was read."""
-        return self.current.plan if self.rebuilt is None else self.rebuilt
-
-
-class Ledger(Protocol):
-    """The only source of truth; each method is one transaction. `postgres.ledger` has the ledger, `memory.ledger` the twin."""
 
     @property
     def lease_seconds(self) -> int:
@@ -99,26 +72,11 @@ class Ledger(Protocol):
         `zone` is the time zone in which a schedule cuts intervals: reports show the zone. None leaves the stored zone as is.
         """
 
-    def check_definition(self, topology: Topology, job: str) -> None:
-        """Raise SchemaMismatch if `register` would, and change nothing."""
-
-    def redefinitions(self, topology: Topology) -> Sequence[Redefinition]:
-        """Return each difference between the topology and the stored definition, with the consequence of each (R23)."""
-
-    def check_interval(self, topology: str, interval: Interval) -> None:
-        """Raise IntervalNotOver or IntervalTaken if `plan` would, and change nothing."""
-
     def head(self, topology: str, run: Run) -> Head:
         """Return how the topology stands, for planning."""
 
     def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
         """Return the head for each of several runs, as of one moment."""
-
-    def last_txid(self, topology: str) -> int:
-        """Return the highest txid ever used, 0 before the first. While the number stays the same, nobody has planned anything."""
-
-    def closed_to(self, topology: str) -> Mapping[str, int]:
-        """Return by state up to when windows are closed, in microseconds; empty if none is closed (R26)."""
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with the metadata (R1). Return None if the head moved meanwhile.
@@ -137,8 +95,9 @@ class Ledger(Protocol):
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, to finish first; a batch by interval is aborted instead (R6).
 
-        Return None if the caller must read the head again. The run's key still leads to the run's own batch alone. A half
-        committed batch cannot be aborted, and is taken over as well.
+        Return None if the batch was aborted, is final, is looked after again, or is being committed: then read the head again.
+        The run's key still leads to the run's own batch alone. A half committed batch cannot be aborted, and is taken over as
+        well.
         """
 
     def note_wait(self, batch: Batch, run: Run) -> None:
@@ -165,30 +124,8 @@ class Ledger(Protocol):
     def version(self, topology: str, txid: int) -> PositionVersion:
         """Return the version that counts now for a txid's position. Raise UnknownName if the topology has no such txid."""
 
-    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
-        """Return the plan of the last look before a batch, and intervals of earlier batches: the newest intervals, and all
-        intervals with an end after `since`.
-        """
-
-    def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records met by committed batches, unless a later version counts the records."""
-
-    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
-        """Return committed positions with intervals from `since` to before `until`, with the counting plans: the `most` newest,
-        newest first.
-        """
-
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """Return a batch's newest attempt, with the manifest if stored. Raise UnknownName before the first attempt."""
-
-    def committed_by(self, topology: str, run: Run) -> Batch | None:
-        """Return the last batch committed by a run, own or adopted; None if the run committed no batch."""
-
-    def committed_by_each(self, topology: str, prefix: str) -> list[int]:
-        """Return in order the txids committed by runs named `prefix` and a number, own and adopted batches alike."""
-
-    def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
-        """Return the lowest txid over `above` without success or abort, of runs with `prefix` in front of the name; or None."""
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """Return the lowest open txid below a txid, for which the batch waits (R6); None if all are final."""
@@ -200,8 +137,9 @@ class Ledger(Protocol):
 
         `batch` names the attempt, as read before the partials were loaded: raise StaleAttempt if a newer one has begun since
         (R5). From then on `run` looks after the batch, as the run with the commit. If an older commit of the same run stands
-        still, the run may end the older commit. Raise OutcomeUnknown if the answer to COMMIT was lost: the batch is committed
-        or not, `Ledger.batch` returns which, and a call again commits no batch twice.
+        still, the run may end the older commit. Raise NotItsTurn, BrokenChain, Incomplete or StateAhead by the rules. Raise
+        OutcomeUnknown if the answer to COMMIT was lost: the batch is committed or not, `Ledger.batch` returns which, and a
+        call again commits no batch twice.
         """
 
     def success(self, topology: str, txid: int) -> bool:

@@ -21,14 +21,14 @@ from datetime import datetime, timedelta
 
 from txbatch.core.batch.came_late import Counted, Late, Look
 from txbatch.core.batch.plan import BatchPlan, OfInterval
-from txbatch.core.batch.planned_files import Entry, planned_size
+from txbatch.core.batch.planned_files import Entry, other_ending, planned_size, planned_time
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Restate
 from txbatch.core.errors import CannotRestate, TxbatchError
 from txbatch.core.sources.looking_back import LateRows, LooksBack, LooksBackInFiles, LooksBackInTable
 from txbatch.core.text import how_many, list_first
 from txbatch.core.topology.topology import Topology
 
-# The reasons of restates by a look back begin so.
+# For people: the reasons of restates by a look back begin so.
 REASON = "lookback: "
 # How many files a reason or a note names.
 FILES_SHOWN = 3
@@ -99,7 +99,9 @@ class CountedPlan:
 class LatePosition:
     """A position with uncounted late records: the number by file, or by table. `why_not` is the reason to leave the position.
 
-    If `is_rough`, some of the records may be counted: the numbers are the most.
+    If `is_rough`, some of the records may be counted: the numbers are the most. `changed` is the number of changed or replaced
+    rows of a table. If `unread`, files came or grew in folders of the interval alone: nobody has read the files, and the numbers
+    are 0.
     """
 
     position: int
@@ -109,6 +111,8 @@ class LatePosition:
     found_by: int
     why_not: str | None = None
     is_rough: bool = False
+    changed: int = 0
+    unread: bool = False
 
     @property
     def records(self) -> int:
@@ -118,6 +122,8 @@ class LatePosition:
     @property
     def what(self) -> str:
         """The number of late records, with the files."""
+        if self.unread:
+            return f"new records in {list_first(list(self.files), FILES_SHOWN)}"
         return f"{'up to ' * self.is_rough}{how_many(self.records, 'record')} in {list_first(list(self.files), FILES_SHOWN)}"
 
     @property
@@ -127,8 +133,11 @@ class LatePosition:
 
     def told(self, topology: str) -> str:
         """Return the text for people about uncounted records."""
-        then = self.why_not or f'`txbatch restate {topology} {self.position} --why "..."` counts them'
-        return f"late for txid {self.position}: {self.what}; {then}"
+        again = f'`txbatch restate {topology} {self.position} --why "..."` counts them'
+        if self.changed and not self.records:
+            rows = f"{how_many(self.changed, 'row')} in {', '.join(self.files)}"
+            return f"changed for txid {self.position}: {rows}; {again} as they are now"
+        return f"late for txid {self.position}: {self.what}; {self.why_not or again}"
 
     def as_restate(self) -> Restate:
         """Return the request to count the position again, unless a later txid does."""
@@ -258,14 +267,14 @@ def _together(found: Sequence[FoundLate]) -> LatePosition:
         for name, late in each.files.items():
             to = planned_size(each.seen[name]) if name in each.seen else late.since + 1
             files.setdefault(name, []).append((late, to))
-    records = {name: _records(parts) for name, parts in sorted(files.items())}
+    records = {name: records_in(parts) for name, parts in sorted(files.items())}
     streams, last = frozenset(each.stream for each in found), max(each.found_by for each in found)
     rough = any(each.is_rough for each in found)
     return LatePosition(found[0].position, found[0].interval, streams, records, last, is_rough=rough)
 
 
-def _records(parts: Iterable[tuple[Late, int]]) -> int:
-    """Return the number of late records in a file. If two runs have met the same part of the file, the part counts once."""
+def records_in(parts: Iterable[tuple[Late, int]]) -> int:
+    """Return the number of late records in a file, by part and end of the part. A part met by two runs counts once."""
     number, met = 0, 0
     for late, to in sorted(parts, key=lambda part: (part[0].since, -part[1])):
         if to > met:
@@ -274,43 +283,59 @@ def _records(parts: Iterable[tuple[Late, int]]) -> int:
 
 
 def in_table(stream: str, table: str, plan: CountedPlan, found: LateRows | None) -> LatePosition | None:
-    """Return a position with late rows; None without late rows. With missing rows, the position is only told (R17)."""
-    if found is None or not found.late:
+    """Return a position with late or changed rows; None without such rows. With missing or changed rows, the position is only
+    told (R17).
+    """
+    if found is None or not (found.late or found.changed):
         return None
-    why_not = f"{how_many(found.gone, 'row is', 'rows are')} gone since" if found.gone else None
-    of = frozenset({stream}), {table: found.late}, plan.version
-    return LatePosition(plan.position, plan.interval, *of, why_not)
+    changed = f"{how_many(found.changed, 'row was', 'rows were')} changed or replaced since" if found.changed else None
+    gone = f"{how_many(found.gone, 'row is', 'rows are')} gone since" if found.gone else None
+    of = frozenset({stream}), {table: found.late}, plan.version, " and ".join(filter(None, [changed, gone])) or None
+    return LatePosition(plan.position, plan.interval, *of, changed=found.changed)
 
 
-def differing(counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str]) -> str | None:
+def in_folders(stream: str, plan: CountedPlan, came: Sequence[str]) -> LatePosition | None:
+    """Return a position with files that came or grew in folders of the interval alone; None without such files."""
+    of = frozenset({stream}), dict.fromkeys(sorted(came), 0), plan.version
+    return LatePosition(plan.position, plan.interval, *of, unread=True) if came else None
+
+
+def differing(
+    counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str], begins: datetime | None = None
+) -> str | None:
     """Return the first missing, shorter or replaced file of a plan, with the change; None without such a file.
 
-    `arrived` has the new files, and the files grown by whole lines.
+    `arrived` has the new files, and the files grown by whole lines. If the counted interval `begins` after the last change of a
+    missing file, retention took the file: the file does not matter here. `gone_files` proves that no record is lost.
     """
     for name, before in counted.items():
         if name not in now:
+            if _is_old(before, begins):
+                continue
             return f"{name} is gone since"
         was, size = planned_size(before), planned_size(now[name])
         if size < was:
             return f"{name} is shorter since"
-        if (size > was > 0 and name not in arrived) or (size == was and _other_ending(before, now[name])):
+        if (size > was > 0 and name not in arrived) or (size == was and other_ending(before, now[name])):
             return f"{name} was replaced since"
     return None
 
 
 def is_by_look_back(batch: Batch) -> bool:
-    """True for a restate by a look back, by the reason."""
-    return batch.kind is BatchKind.RESTATE and (batch.reason or "").startswith(REASON)
+    """True for a restate by a look back: a person may give any reason."""
+    return batch.found_by is not None
 
 
 def check_files(topology: Topology, counted: BatchPlan, again: BatchPlan) -> None:
     """Refuse a restate by a look back with a file missing, shorter or replaced since the counted plan: CannotRestate.
 
-    Nobody asked for the restate: no counted record may go.
+    Nobody asked for the restate: no counted record may go. Old missing files are left to `gone_files`.
     """
+    interval = interval_of(counted)
+    begins = None if interval is None else interval.start
     for name, spout in in_files(topology).items():
         then, now = plan_of(counted, name), plan_of(again, name)
-        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now))):
+        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now), begins)):
             raise CannotRestate(
                 f"{topology.name}: stream {name!r}: {told}; late records alone are no reason to count without it"
             )
@@ -322,7 +347,6 @@ def plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
     return planned.plan if isinstance(planned, OfInterval) else None
 
 
-def _other_ending(before: Entry, now: Entry) -> bool:
-    if isinstance(before, int) or isinstance(now, int) or min(len(before), len(now)) < 3:
-        return False
-    return before[2] != now[2]
+def _is_old(entry: Entry, begins: datetime | None) -> bool:
+    changed = planned_time(entry)
+    return begins is not None and changed is not None and changed < begins.timestamp() * 1e9

@@ -12,7 +12,7 @@ from txbatch.core.errors import BrokenChain, CannotRestate
 
 if TYPE_CHECKING:
     from txbatch.core.batch.manifest import Manifest
-    from txbatch.core.protocol.ledger import PositionVersion
+    from txbatch.core.protocol.restate import PositionVersion
 
 # By stream the number of the next record.
 Bases = Mapping[str, int]

@@ -12,22 +12,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
 from txbatch.core.errors import BatchAborted, CannotRestate, TerminalError
-from txbatch.core.protocol.ledger import PositionVersion
 from txbatch.core.sources.spout import SpoutKind
-from txbatch.core.topology.kept_windows import check_not_left
+from txbatch.core.topology.kept_windows import Left, check_not_left
 from txbatch.core.topology.topology import Topology
 
+# Per stream and partition: the records read; None: nothing was read.
+ReadBy = Mapping[str, Mapping[str, ReadPartition | None]]
 # How many changed files a message names.
 CHANGED_SHOWN = 3
 
 _REBUILD = '`txbatch rebuild {} --why "..."`'
+
+
+@dataclass(frozen=True, slots=True)
+class PositionVersion:
+    """The version of a position that counts now (R17); if the batch does not count, the batch itself.
+
+    `asked` is the requested batch, perhaps a restate; `first` is the first batch of the position. By stream and partition,
+    `read` is the input of the counting version, `first_read` the input of the first one: None is a hole. `horizon` is the
+    highest txid with contributions folded in a state of the topology (R22). If a rebuild counted the version, `read` is
+    the input of the rebuild, by the plan `rebuilt`. By state, `left` names the windows gone from the state (R30).
+    """
+
+    asked: Batch
+    first: Batch
+    current: Batch
+    read: ReadBy
+    first_read: ReadBy
+    horizon: int = 0
+    rebuilt: BatchPlan | None = None
+    left: Mapping[str, Left] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> BatchPlan:
+        """The plan by which the counting version was read."""
+        return self.current.plan if self.rebuilt is None else self.rebuilt
 
 
 def check_topology(topology: Topology) -> None:
@@ -91,16 +117,19 @@ def check_not_folded(version: PositionVersion) -> None:
         )
 
 
-def check_whole(topology: Topology, version: PositionVersion, again: BatchPlan, manifest: Manifest) -> None:
+def check_whole(
+    topology: Topology, version: PositionVersion, again: BatchPlan, manifest: Manifest, proven: Collection[str] = ()
+) -> None:
     """Refuse to count an interval again without the records of missing files: TerminalError names the files.
 
     `again` is the plan by which the interval is counted again: a file that was missing then is missed, though it may be back.
+    Of the streams `proven`, no record is lost.
 
     If the same records were read, they are in other files now, or the missing file had no records of the interval.
     """
     for name, planned in version.plan.streams.items():
         before, now = version.read.get(name, {}), manifest.streams.get(name, {})
-        if not isinstance(planned, OfInterval) or before == now:
+        if not isinstance(planned, OfInterval) or before == now or name in proven:
             continue
         spout = topology.streams[name].spout
         if lacking := spout.lacking(planned.plan, again.streams[name].plan):

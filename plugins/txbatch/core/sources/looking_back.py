@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -24,10 +24,13 @@ class LooksBack:
 
 
 class LateRows(NamedTuple):
-    """The rows of an interval compared with the counted rows: the number of late rows, and of missing rows."""
+    """The rows of an interval compared with the counted rows: the number of late rows, of missing rows, and of changed or
+    replaced rows.
+    """
 
     late: int
     gone: int
+    changed: int = 0
 
 
 class LooksBackInTable(LooksBack):
@@ -43,6 +46,11 @@ class LooksBackInTable(LooksBack):
 class LooksBackInFiles(LooksBack):
     """A spout of files, with late records found during reading. Spout and emitter are the same object."""
 
+    @property
+    def by_folders(self) -> bool:
+        """True if a plan names only the files of the interval's folders."""
+        return False
+
     @abstractmethod
     def arrived(self, before: Metadata, now: Metadata) -> Mapping[str, int]:
         """Return the new files since the plan `before`, with 0, and the grown files, with the first byte of the new lines.
@@ -57,6 +65,10 @@ class LooksBackInFiles(LooksBack):
     @abstractmethod
     def as_now(self, metadata: Metadata) -> Metadata:
         """Return a plan of the same interval with the present files. Raise TxbatchError if the files cannot be listed."""
+
+    @abstractmethod
+    def bounded(self, metadata: Metadata, names: Iterable[str]) -> list[str]:
+        """Return the files with records of the plan's interval alone, by the names of folders: no other run sees the files."""
 
     @abstractmethod
     def gone(self, metadata: Metadata) -> list[str]:

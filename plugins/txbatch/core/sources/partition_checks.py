@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import InvalidOption, InvalidPlan, SourceCutBack, SourceMissing
-from txbatch.core.stored_json import is_range
+from txbatch.core.stored_json import canonical_json, is_range
 from txbatch.core.text import list_first
 
 if TYPE_CHECKING:
@@ -69,8 +69,6 @@ def check_range(of: str, range_: Any, last: Metadata | None) -> None:
     DefinitionError for a range without both ends, with a bad number of records, or with a start that is not the last range's
     end. TerminalError for offsets that went backwards.
     """
-    from txbatch.core.batch.transaction import canonical_json  # no definition needs it
-
     if not is_range(range_):
         raise InvalidPlan(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")
     start, end = range_["start"], range_["end"]

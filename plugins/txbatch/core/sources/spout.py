@@ -7,25 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from enum import StrEnum
-from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
-from txbatch.core.errors import InvalidOption, PartitionUnreadable
-from txbatch.core.records.sql import spark_text
-from txbatch.core.sources.labels import partitions_of
+from txbatch.core.errors import PartitionUnreadable
+from txbatch.core.sources.emitter import Emitter as Emitter
+from txbatch.core.sources.emitter import PartitionedEmitter
 from txbatch.core.sources.partition_checks import check_range, checked_names, missing_of
+from txbatch.core.sources.spout_options import SpoutOptions
 from txbatch.core.stored_json import METADATA_BYTES_MAX
 from txbatch.core.stored_json import Metadata as Metadata
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from txbatch.core.batch.transaction import TransactionAttempt
-
-# The column by which a partitioned spout's DataFrame says which partition a record came from.
-PARTITION_COLUMN = "_txbatch_partition"
-# What the ledger keeps of a source beside its identity.
-RESERVED_IDENTITY = ("kind", "reads")
 
 
 class SpoutKind(StrEnum):
@@ -66,34 +59,13 @@ class BatchCoordinator(ABC):
         """Release what the coordinator holds. Called once for each coordinator, also if planning failed."""
 
 
-class Emitter(ABC):
-    """Reads the records named by the metadata. Runs in the Spark driver."""
-
-    @abstractmethod
-    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """Return exactly the records that the metadata names, in a DataFrame with the spout's fields.
-
-        Called once for the audit, once for each state and once at the end. The last call may refuse a source that changed. If
-        the spout is `remote`, called once to read and once at the end: read nothing before the DataFrame is read. The emitter
-        of a non-transactional spout is called once in an attempt. DataFrames persisted by the emitter are unpersisted
-        before the next attempt.
-        """
-
-    def close(self) -> None:
-        """Release what the emitter holds. Called once in each attempt after the records are read, also if reading failed.
-
-        If a spout is its own emitter, the next attempt calls the spout again. An emitter does not hear of success: the driver
-        ends, or goes on, before the commit. `BatchCoordinator.success` hears of success.
-        """
-
-
-class Spout(ABC):
+class Spout(SpoutOptions, ABC):
     """A source of batches (Trident's ITridentSpout): a coordinator and an emitter.
 
     `fields` is the DDL of the records. `identity` names the source in JSON: stored with txid 1, another identity is refused
     (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under "interval".
     `parameters` names the run's parameters that choose data; the parameters given to a run come under "parameters". A plan has
-    at most `metadata_bytes_max` bytes of JSON.
+    at most `metadata_bytes_max` bytes of JSON. `SpoutOptions` has further hooks, all with defaults.
     """
 
     kind: SpoutKind = SpoutKind.TRANSACTIONAL
@@ -101,17 +73,6 @@ class Spout(ABC):
     by_interval: bool = False
     parameters: tuple[str, ...] = ()
     metadata_bytes_max: int = METADATA_BYTES_MAX
-    # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
-    reads_gaps: bool = False
-    # True of a source that is not on this machine: an attempt takes its records once, and Spark keeps them on its disks.
-    remote: bool = False
-    # The variables of the environment, credentials among them, by which Spark's driver reads the source.
-    variables: tuple[str, ...] = ()
-    # True of a source whose records change: a changed record is read again, so that only aggregates count it right for which
-    # records may come twice, such as Max.
-    repeats: bool = False
-    # False of a spout whose texts must not hold U+0000; `check_texts` says where they do.
-    nul: bool = True
 
     @property
     @abstractmethod
@@ -121,60 +82,11 @@ class Spout(ABC):
         A mapping of strings to JSON, without `kind` and `reads`: the ledger keeps `kind` and `reads` of every spout.
         """
 
-    def planned_bytes(self, metadata: Metadata) -> int | None:
-        """Return how many bytes a plan will read; None if unknown. Small batches run with less start-up."""
-        return None
-
-    @property
-    def fusable(self) -> bool:
-        """True if `fused` may return a plan that reads several batches in one pass."""
-        return False
-
-    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
-        """Return a plan by which `emit_batch` reads the records of several plans, of a batch each, in one pass, each record
-        once.
-
-        None if the plans do not go together: then each plan is read by itself. If two plans may name the same partition, return
-        `labelled(plans)`: its ranges have labels, and the emitter writes labels in place of names. If the spout reads by time,
-        its attribute `time` names the field that holds the time of a record, a timestamp or a date.
-        """
-        return None
-
-    def check_texts(self, metadata: Metadata) -> None:
-        """Refuse invalid text: BadRecord names the record. Called if Spark has found invalid text in the records of a plan.
-
-        Does nothing if the spout cannot find the record.
-        """
-
-    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
-        """Return the range, or the plan, by which a committed batch is counted again (R17): by default unchanged.
-
-        `metadata` is the range, or the plan, that the batch read. `partition` is '' for a source without partitions. If the
-        source is replaced as a whole, for example a file, return the range of the new content. PartitionUnreadable if the
-        partition is missing now. Not called for a source read by time: the interval is planned again.
-        """
-        return metadata
-
-    def gone(self, metadata: Metadata) -> list[str]:
-        """Return the missing parts of a plan, if the source is read by time: records may be lost with them."""
-        return []
-
-    def lacking(self, before: Metadata, again: Metadata) -> list[str]:
-        """Return the parts of a plan that are missing now, or that `again`, a plan of the same interval, was made without."""
-        return self.gone(before)
-
-    def check_again(self, before: Metadata) -> None:
-        """Raise an error if an interval may not be planned again: its source is another one, or is behind the plan `before`."""
-
     def check_plan(self, metadata: Metadata) -> None:
         """Raise TransientError if a plan cannot be read any more as planned, and the spout sees so without Spark.
 
         Called before an attempt starts Spark. The emitter refuses what is not seen here, and decides what may be left out.
         """
-
-    def reach(self, offsets: Mapping[str, Metadata]) -> str | None:
-        """Describe what may be read after the last ranges, for `txbatch doctor`; None for nothing. Raise errors of planning."""
-        return None
 
     @abstractmethod
     def coordinator(self) -> BatchCoordinator:
@@ -185,26 +97,7 @@ class Spout(ABC):
         """The reading side."""
 
 
-def check_identity(stream: str, spout: Spout) -> None:
-    """DefinitionError if the identity of a stream's spout is no mapping of names, or has a name reserved by txbatch."""
-    identity, of = spout.identity, f"stream {stream!r}: the identity of {type(spout).__name__}"
-    if not isinstance(identity, Mapping):
-        raise InvalidOption(f"{of} is {identity!r}; give a mapping, such as {{'root': '/data'}}")
-    for key in identity:
-        if not isinstance(key, str):
-            raise InvalidOption(f"{of} has the key {key!r}, no string; name it '{key}'")
-        if key in RESERVED_IDENTITY:
-            raise InvalidOption(f"{of} has the key {key!r}, which is reserved; leave it out or rename it")
-
-
-def how_it_reads(spout: Spout) -> str:
-    """Return how a spout's plans go on: by the offsets of partitions, by interval, or from the last plan as a whole."""
-    if isinstance(spout, PartitionedSpout):
-        return "partitions"
-    return "interval" if spout.by_interval else "whole"
-
-
-class PartitionedSpout(Emitter, Spout):
+class PartitionedSpout(PartitionedEmitter, Spout):
     """A spout for a source with partitions; the framework carries their offsets (Trident's IPartitionedTridentSpout).
 
     Per partition the metadata is JSON with `start` and `end`: the next batch starts at the end of the last committed range. A
@@ -241,55 +134,17 @@ class PartitionedSpout(Emitter, Spout):
     ) -> Metadata | None:
         """Plan the partition's next range after `last_metadata` (None: from its beginning); None for nothing new."""
 
-    @abstractmethod
-    def emit_partition_batch(
-        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
-    ) -> DataFrame:
-        """Return exactly the records of this range; PartitionUnreadable if the partition cannot be read now."""
-
-    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """Return all records of a batch, with the partition in `PARTITION_COLUMN`. Override to read partitions in one scan."""
-        named, ranges = partitions_of(metadata), metadata["partitions"].items()
-        return union({label: self.emit_partition_batch(spark, attempt, named[label], of) for label, of in ranges})
-
     @property
     def leaves_out(self) -> bool:
         """True if a batch may leave out partitions that cannot be read: the spout is opaque."""
         return self.kind is SpoutKind.OPAQUE
 
-    @property
-    def reads_by_partition(self) -> bool:
-        """True if a batch is read partition by partition: `emit_batch` is not overridden."""
-        return type(self).emit_batch is PartitionedSpout.emit_batch
-
-    def unreadable(self, metadata: Metadata) -> Mapping[str, str] | None:
-        """Return why partitions of a plan cannot be read now, by the plan's names: of an opaque spout, asked once an attempt.
-
-        None, the default, if the spout cannot say so at once: `emit_partition_batch` is called for each partition.
-        """
-        return None
-
     def one_look(self) -> AbstractContextManager[object]:
         """Context manager. Ranges of several txids are planned in the block: ask for the newest ends of the source once."""
         return nullcontext()
 
-    def count_records(self, partition: str, metadata: Metadata) -> int | None:
-        """Return how many records a range has, counted again without Spark; None if the spout cannot count the records.
-
-        Called for a range that gave no records: the range is refused unless its number of records is 0. Called also for a
-        range with invalid UTF-8: raise BadRecord to name the record.
-        """
-        return None
-
-    def partition_name(self, value: str) -> str:
-        """Return the partition's name for a value of `PARTITION_COLUMN`: readers may be unable to write the name itself."""
-        return value
-
     def coordinator(self) -> BatchCoordinator:
         return PartitionedCoordinator(self)
-
-    def emitter(self) -> Emitter:
-        return self
 
 
 class OpaquePartitionedSpout(PartitionedSpout):
@@ -392,9 +247,3 @@ class PartitionedCoordinator(BatchCoordinator):
         if range_ is not None:
             check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
         return range_
-
-
-def union(frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the records of all partitions, with the partition in `PARTITION_COLUMN`."""
-    named = [frame.selectExpr("*", f"{spark_text(name)} as {PARTITION_COLUMN}") for name, frame in frames.items()]
-    return reduce(lambda left, right: left.unionByName(right), named)

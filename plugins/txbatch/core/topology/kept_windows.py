@@ -179,6 +179,24 @@ def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, 
         )
 
 
+def first_refused(
+    topology: str, planned: Iterable[tuple[Interval, BatchPlan]], left: Mapping[str, Left]
+) -> list[WindowsGone]:
+    """Return the errors of `check_interval_not_left` for the first intervals in order, up to an interval without an error.
+
+    All later intervals have later watermarks: none of them is refused.
+    """
+    found = list[WindowsGone]()
+    for interval, plan in planned:
+        try:
+            check_interval_not_left(topology, interval, plan, left)
+        except WindowsGone as error:
+            found.append(error)
+        else:
+            break
+    return found
+
+
 def may_count_in(plan: BatchPlan, left: Left) -> bool:
     """True if a plan's records, unless late, may be of windows that have left a state."""
     mark = left.kept.watermark_of(left.kept.plan_marks(plan))

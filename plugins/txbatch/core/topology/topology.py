@@ -15,7 +15,8 @@ from txbatch.core.errors import (
     UnknownName,
 )
 from txbatch.core.records.fields import checked_name, parse_fields, unique
-from txbatch.core.sources.spout import Spout, check_identity, how_it_reads
+from txbatch.core.sources.identity import check_identity, how_it_reads
+from txbatch.core.sources.spout import Spout
 from txbatch.core.state.checks import check_folders, check_tables
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.state import check_reports

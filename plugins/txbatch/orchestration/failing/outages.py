@@ -6,19 +6,19 @@ Airflow's retries are over after half a minute. An outage of the ledger would fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from txbatch.core.errors import DOES_NOT_ANSWER, PartitionUnreadable, TerminalError
+from txbatch.core.errors import SourceAway, TerminalError
 from txbatch.core.text import one_line
 from txbatch.orchestration import result
-from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS, ledger_away
+from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS, ledger_away, run_name
 from txbatch.orchestration.failing.notes import without_server
-from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, LedgerTrigger, compare_versions
 from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LEDGER_TIMEOUT_PARAM, Deadlines
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _SINCE = "ledger_away_since"
 # The deadline for a source: as long as the ledger's, and of its own.
 _SOURCE = "source_timeout"
-# A task that has worked longer has met the ledger and the source: the outage before is over.
+# A task that has worked longer has met the ledger: the outage before is over. An attempt may meet its source at the end alone.
 _WORKED = timedelta(minutes=10)
 _ASK_AGAIN_SECONDS = 60.0
 # No longer sleep for a source: each try of the task renews the lease of its batch.
@@ -50,6 +50,9 @@ def outages_waited_for(
     The triggerer may see a ledger that the worker does not see. The worker alone decides about the end of an outage.
     """
     deadlines, began = Deadlines(name, context, of_waits), datetime.now(UTC)
+    compare_versions(name, event)
+    if event is not None:  # else the note would go on to say that the run waits
+        result.note_now(context, "goes on after a wait")
     if _SINCE in of_waits and ledger_away() is None:
         _over(deadlines)
     try:
@@ -57,11 +60,12 @@ def outages_waited_for(
     except (TerminalError, AirflowException):
         raise
     except Exception as error:
-        if datetime.now(UTC) - began > _WORKED:
-            _forget(deadlines)
+        if (worked := datetime.now(UTC) - began) > _WORKED:
+            _forget(deadlines, (_SINCE, LEDGER_TIMEOUT_PARAM))
+            deadlines.put_off(worked, (_SOURCE,))
         if why := ledger_away():
             _wait_for_ledger(deadlines, why, seen=bool(event and event.get("answers")))
-        if isinstance(error, PartitionUnreadable) and DOES_NOT_ANSWER in error.text:
+        if isinstance(error, SourceAway):
             _wait_for_source(deadlines, error.text)
         raise
 
@@ -78,9 +82,14 @@ def _over(deadlines: Deadlines) -> None:
     result.tell_wait(deadlines.context, told)
 
 
-def _forget(deadlines: Deadlines) -> None:
-    """Forget the deadlines of outages that are over."""
-    for key in (_SOURCE, _SINCE, LEDGER_TIMEOUT_PARAM):
+def source_met(of_waits: dict[str, str]) -> None:
+    """Forget the deadline for the source: a batch is committed, and the next outage has its own deadline."""
+    of_waits.pop(_SOURCE, None)
+
+
+def _forget(deadlines: Deadlines, keys: Sequence[str]) -> None:
+    """Forget the deadlines of an outage that is over."""
+    for key in keys:
         deadlines.of_waits.pop(key, None)
 
 
@@ -96,7 +105,8 @@ def _wait_for_ledger(deadlines: Deadlines, why: str, *, seen: bool) -> NoReturn:
         why,
     )
     seconds = left.total_seconds()
-    deadlines.defer(AskAgainTrigger(min(_ASK_AGAIN_SECONDS, seconds)) if seen else LedgerTrigger(seconds), left)
+    least = min(_ASK_AGAIN_SECONDS, seconds) if seen else 0.0
+    deadlines.defer(LedgerTrigger(seconds, deadlines.name, run_name(deadlines.context), least), left)
 
 
 def _wait_for_source(deadlines: Deadlines, why: str) -> NoReturn:

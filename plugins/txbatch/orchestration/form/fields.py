@@ -13,6 +13,7 @@ from txbatch.core.batch.transaction import Run
 from txbatch.core.errors import InvalidArgument
 from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import catching_up, restating
+from txbatch.orchestration.airflow import run_name
 from txbatch.orchestration.form import giving_up, planning_first
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def asked(topology: Topology, own: Collection[str], context: Context) -> Asked:
 def run_of_form(context: Context) -> Run:
     """Return the run of a form that asks for no data of the run's own."""
     dag_run = context["dag_run"]
-    return Run(f"airflow:{dag_run.dag_id}:{dag_run.run_id}", dag_run.dag_id, dag_run.run_id)
+    return Run(run_name(context), dag_run.dag_id, dag_run.run_id)
 
 
 def left_out(topology: Topology, own: Collection[str]) -> list[str]:

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 from txbatch.core.batch.transaction import BatchStatus
 from txbatch.core.errors import InvalidArgument, WhyMissing
 from txbatch.core.text import LENGTH_MAX, one_line
-from txbatch.orchestration.restating import WHY_PARAM
+from txbatch.orchestration.restating import WHY_PARAM, text_in
 from txbatch.run.giving_up import GivenUp, give_up
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def asks(taken: Collection[str], context: Context) -> bool:
 
 def _asked(context: Context) -> tuple[Any, bool, str | None]:
     given = context["params"]
-    return given.get(ABORT_PARAM), given.get(SKIP_PARAM) is True, str(given.get(PARTITION_PARAM) or "").strip() or None
+    return given.get(ABORT_PARAM), given.get(SKIP_PARAM) is True, text_in(context, PARTITION_PARAM) or None
 
 
 def run(steps: Steps, context: Context) -> str:
@@ -104,7 +104,7 @@ def run(steps: Steps, context: Context) -> str:
 
 def _reason(context: Context) -> str:
     """Return the reason in the form, with the person and the run behind. Raise WhyMissing without a reason."""
-    why = str(context["params"].get(WHY_PARAM) or "").strip()
+    why = text_in(context, WHY_PARAM)
     if not why:
         raise WhyMissing(f"say why the batch is given up: trigger another run, and fill in {WHY_PARAM!r}, too")
     dag_run = context["dag_run"]

@@ -22,19 +22,21 @@ from txbatch.core.batch.apart import (
     decide_take_back,
 )
 from txbatch.core.batch.manifest import StagedState
-from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.checks import way_out
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.state.state import StateKind
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.engine import execute, run_all
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 from txbatch.postgres.schema import report_views
-from txbatch.postgres.state.statements import RESTORED_MARKS, StateStatements, statements_of, take_back
+from txbatch.postgres.state.statements import StateStatements, statements_of
+from txbatch.postgres.state.take_back import RESTORED_MARKS, take_back
 from txbatch.postgres.state.writer import ApartWriter, OpaqueReplay, StateWriter, TransactionalReplay
 
 

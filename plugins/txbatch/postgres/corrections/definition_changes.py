@@ -9,7 +9,6 @@ from typing import assert_never
 from psycopg2.errors import DependentObjectsStillExist
 from sqlalchemy import Connection
 
-from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.definition.changes import after_steps, check_none_runs
 from txbatch.core.definition.checks import check_change, check_names_kept
 from txbatch.core.definition.redefinition import (
@@ -36,6 +35,7 @@ from txbatch.core.definition.stored import StateDefinition, StoredTopology, stat
 from txbatch.core.errors import ReadByOthers
 from txbatch.core.state.pruned import begun, stored_spans
 from txbatch.core.state.state import StateKind, changes_name
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.text import one_line
 from txbatch.core.topology.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.topology.topology import Topology

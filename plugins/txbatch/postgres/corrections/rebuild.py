@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
-from txbatch.core.batch.transaction import STORED_BYTES_MAX, Assignment, Batch, canonical_json
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.corrections import rebuild as decided
 from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.definition.changes import check_owner
@@ -20,6 +20,7 @@ from txbatch.core.definition.stored import StoredTopology
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.record_numbers import check_same_number
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_past_read
 from txbatch.postgres.corrections import swap

@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.batch.transaction import STORED_BYTES_MAX, Metadata, canonical_json, digest
+from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.redefinition import RenameState, RenameStream
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json, digest
 from txbatch.postgres.database.queries import query
 
 _CHUNK_TXIDS = 1_000

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from txbatch.core.corrections.verify import Again, Compared
 from txbatch.core.definition.stored import StoredTopology
-from txbatch.core.protocol.ledger import PositionVersion
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.verify import compared

@@ -14,13 +14,13 @@ from psycopg2.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
-from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections import retention
 from txbatch.core.corrections.growth import LAST_BATCHES, BatchGrowth, Growth, StoredSize, growth
 from txbatch.core.corrections.retention import Final, FoldableHistory, FoldableVersion, Folded, Slice
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.pruned import more_pruned, stored_spans
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import quarantine_name
 from txbatch.core.upstream.readers import held

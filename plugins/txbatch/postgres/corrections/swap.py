@@ -14,11 +14,11 @@ from typing import Any
 from psycopg2.errors import DependentObjectsStillExist, InvalidTableDefinition, LockNotAvailable
 from sqlalchemy import Connection
 
-from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.core.definition.changes import check_owner
 from txbatch.core.errors import ReadByOthers, Unavailable
 from txbatch.core.state.state import changes_name, report_names, versions_name
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.engine import execute, hurry, run_all

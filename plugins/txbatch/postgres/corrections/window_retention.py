@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
-from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.window_retention import STEP_ROWS, Leaving, WindowFacts, decided
 from txbatch.core.definition.keep_policy import stored_windows
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.windows.watermark import BEGIN
 from txbatch.postgres.database.engine import transaction

@@ -9,11 +9,11 @@ from typing import Any
 from psycopg2.errors import LockNotAvailable
 from sqlalchemy import Connection
 
-from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.definition.changes import check_owner
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import Unavailable
 from txbatch.core.state.state import changes_name
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.engine import execute, run_all
 from txbatch.postgres.database.expressions import pg_name

@@ -14,6 +14,7 @@ from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.naming import naming
+from txbatch.core.protocol.commit import CommitPlan, StatePlan
 from txbatch.core.state.state import StateKind
 from txbatch.postgres.database.engine import execute, translate
 from txbatch.postgres.database.generations import CURRENT
@@ -26,6 +27,7 @@ from txbatch.postgres.state.statements import (
     INDEX_WALK_BYTES_MAX,
     INDEX_WALK_VERSION_MIN,
     StateStatements,
+    statements_of,
 )
 
 
@@ -289,3 +291,12 @@ class TransactionalReplay(ApartWriter):
 
     def _check_left(self, written: int, rows: int) -> None:
         pass
+
+
+def writer_of(connection: Connection, plan: CommitPlan, state: StatePlan, number: int) -> StateWriter:
+    """Return the writer of a commit to a state in the ledger's own database. `number` tells the commit's states apart."""
+    statements = statements_of(state.aggregate, f"staged_{number}")
+    if plan.replaced is None:
+        return LedgerWriter(connection, statements, plan.assignment)
+    of = plan.assignment, plan.batch.position, plan.replaced, state.uncounted, state.counts
+    return RestateWriter(connection, statements, *of)

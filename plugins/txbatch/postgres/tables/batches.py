@@ -13,7 +13,8 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.decisions import consumed
-from txbatch.core.protocol.ledger import Head, PositionVersion
+from txbatch.core.protocol.ledger import Head, Order
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables import batch_lock
@@ -56,6 +57,7 @@ def batch_from(row: RowMapping) -> Batch:
         requested_by=row["requested_by"],
         records=row["records"],
         abandoned=row["abandoned"],
+        found_by=row["found_by"],
     )
 
 
@@ -129,10 +131,10 @@ def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, d
     return found
 
 
-def order(connection: Connection, planned: Batch) -> tuple[int | None, int | None, dict[str, dict[str, Metadata]]]:
-    """Return a batch's predecessors: the lowest open txid below, the last committed txid, and the offsets to continue (R6)."""
+def order(connection: Connection, planned: Batch) -> tuple[Order, str | None]:
+    """Return a batch's place among the others (R6), with the digest of the topology's definition, both read at once."""
     found = one(connection, "neighbours", topology=planned.topology, txid=planned.txid)
-    return found["open_before"], found["last_committed"], offsets_of(connection, planned)
+    return Order(found["open_before"], found["last_committed"], offsets_of(connection, planned)), found["digest"]
 
 
 def version(connection: Connection, topology: str, txid: int) -> PositionVersion:

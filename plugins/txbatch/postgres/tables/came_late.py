@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 from txbatch.core.batch.came_late import Late, came_to_json
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import STORED_BYTES_MAX, Batch, BatchStatus, Interval, canonical_json
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval
 from txbatch.core.protocol.lookback import FOUND_MAX, INTERVALS_MAX, NEWEST, CountedPlan, FoundLate, LookFacts
 from txbatch.core.records.time_buckets import micros_of
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.postgres.database.queries import query
 
 

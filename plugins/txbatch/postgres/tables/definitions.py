@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping
 
-from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.rebuild import Progress
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.digest import definition_digest
@@ -22,6 +21,7 @@ from txbatch.core.definition.stored import (
     stream_watermarks,
 )
 from txbatch.core.errors import SchemaMismatch, UnknownName
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
 

@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import Batch, BatchKind, canonical_json
+from txbatch.core.batch.transaction import Batch, BatchKind
 from txbatch.core.protocol.commit import CommitPlan
 from txbatch.core.protocol.event_time import EventTimeFacts, advance, ahead_of, late_of, pin_watermarks
 from txbatch.core.protocol.ledger import RunPlan
 from txbatch.core.protocol.window_closing import Marks, decide_closing, largest
+from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables.offsets import Ended

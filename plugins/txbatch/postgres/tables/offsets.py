@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import Batch, BatchKind, canonical_json
+from txbatch.core.batch.transaction import Batch, BatchKind
 from txbatch.core.protocol.event_time import capped
+from txbatch.core.stored_json import canonical_json
 from txbatch.postgres.database.queries import query
 
 # How a range of a partition ended: `status`, `records`, `fingerprint`, `reason`, and the `latest` time that was read.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
 from txbatch.core.errors import (
-    DOES_NOT_ANSWER,
     BadRecord,
     InvalidSetting,
     LoginRefused,
     PartitionUnreadable,
+    SourceAway,
     SourceUnfit,
     TxbatchError,
 )
@@ -184,8 +184,8 @@ def no_connection(source: str, said: str) -> TxbatchError:
         return LoginRefused(
             f"source {source!r} refuses the login ({state}{line or login[0]}); mend its URL or its rights"
         )
-    return PartitionUnreadable(
-        f"source {source!r} {DOES_NOT_ANSWER} ({line or (network[0] if network else 'no connection')}); try again"
+    return SourceAway(
+        f"source {source!r} does not answer ({line or (network[0] if network else 'no connection')}); try again"
     )
 
 
@@ -225,4 +225,4 @@ def in_our_words(of: str, state: str | None, line: str) -> TxbatchError:
         return BadRecord(f"{of}: {told}; mend the row, or declare the field a string")
     if state and not state.startswith(_AWAY):
         return PartitionUnreadable(f"{of} cannot be read now ({told}); try again")
-    return PartitionUnreadable(f"{of} {DOES_NOT_ANSWER} ({told}); try again")
+    return SourceAway(f"{of} does not answer ({told}); try again")

@@ -13,7 +13,7 @@ from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import InvalidOption
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import Field, parse_fields
-from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.spouts.tables import description, server, stretches
 from txbatch.spouts.tables.connection import Session, reading
 from txbatch.spouts.tables.copy_csv import Copy

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import (
-    DOES_NOT_ANSWER,
     InvalidSetting,
     LoginRefused,
     PackageMissing,
     PartitionUnreadable,
+    SourceAway,
     SourceMissing,
     SourceUnfit,
     TxbatchError,
@@ -156,7 +156,7 @@ def in_our_words(of: str, error: Any, said: Said | None = None) -> TxbatchError:
         return InvalidSetting(f"{of} has an option that the client of Kafka refuses; mend its options")
     if name not in _AWAY:
         return PartitionUnreadable(f"{of} cannot be read now ({name}); try again")
-    return PartitionUnreadable(f"{of} {DOES_NOT_ANSWER} ({name}); try again")
+    return SourceAway(f"{of} does not answer ({name}); try again")
 
 
 def check_installed() -> None:

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.spouts.topics.columns import Columns
 from txbatch.spouts.topics.messages import Range, TopicReader
 

@@ -3,6 +3,7 @@
 import { ofAirflow } from "./address.js";
 import { open, told } from "./dialog.js";
 import { h } from "./dom.js";
+import { codeIn } from "./explain.js";
 import { button, field, ill, refusal, outside } from "./pieces.js";
 import { planned } from "./plan.js";
 import { follow, paused, planOf, trigger } from "./runs.js";
@@ -10,6 +11,12 @@ import { covers, digits, hours, many, took, unit, zoneOf } from "./words.js";
 
 const WHY_MAX = 2000;
 const NEVER_HALF = "Until then reports show the old numbers, and after it the new ones: never half.";
+// What is told behind the words of a refusal, by its status.
+const MORE = {
+  0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
+  401: " Log in again, and then ask again.",
+  403: " Airflow decides who may trigger a run.",
+};
 
 /** Open the dialog that counts a committed batch again; without a batch its field asks which. */
 export function countAgain(view, batch) {
@@ -17,6 +24,7 @@ export function countAgain(view, batch) {
     const conf = (values) => ({ restate: batch ? String(batch.txid) : values.get("restate").trim(), why: values.get("why").trim() });
     let planShown = false;
     const run = (asked, then = null) => {
+      if (!hands.free()) return;
       planShown = false;
       act(view, hands, view.topology, asked, then);
     };
@@ -130,38 +138,43 @@ function whyField() {
 }
 
 async function act(view, hands, dagId, conf, then = null) {
+  if (!hands.free()) return;
   hands.busy(true);
   hands.say("asking…");
   try {
     const runId = await trigger(dagId, conf);
     await watch(view, hands, dagId, runId, then);
   } catch (error) {
-    hands.say(ill(refusal(error), error.status === 403 ? " Airflow decides who may trigger a run." : ""));
+    hands.say(ill(refusal(error), MORE[error.status]));
   }
   hands.busy(false);
 }
 
 async function watch(view, hands, dagId, runId, then) {
   const isPaused = await paused(dagId);
-  const link = outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId));
-  const tell = (run) => hands.say(h("p", {}, "Run ", link, `: ${run.state}`), note(run, isPaused));
+  const first = (state) => h("p", {}, "Run ", outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId)), `: ${state}`);
+  const away = (error) => hands.say(first("unknown just now"), ill(refusal(error), " Asking again…"));
+  const tell = (run) => hands.say(first(run.state), note(run, isPaused));
   tell({ state: "queued" });
   view.soon();
-  const ended = await follow(dagId, runId, hands.open, tell);
-  view.soon();
-  if (ended && then) await then({ ...ended, link });
+  try {
+    const ended = await follow(dagId, runId, hands.open, tell, away);
+    view.soon();
+    if (ended && then) await then({ ...ended, first: first(ended.state) });
+  } catch (error) {
+    hands.say(first("followed no more"), ill(refusal(error)));
+  }
 }
 
 function note(run, isPaused) {
-  if (run.note) return h("p", { class: run.state === "failed" ? "ill" : "" }, run.note);
-  if (isPaused) return ill("The DAG is paused: the run stays queued until somebody turns on the switch beside the DAG's name.");
+  if (run.note) return h("p", { class: run.state === "failed" ? "ill" : "" }, run.note, " ", codeIn(run.note));
+  if (isPaused && run.state === "queued") return ill("The DAG is paused: the run stays queued until somebody turns on the switch beside the DAG's name.");
   return null;
 }
 
 async function showPlan(view, hands, run, doIt) {
-  const first = h("p", {}, "Run ", run.link, `: ${run.state}`);
-  if (run.state !== "success") return hands.say(first, note(run, false));
+  if (run.state !== "success") return hands.say(run.first, note(run, false));
   const plan = await planOf(view.topology, run.dag_run_id);
-  return hands.say(first, plan === null ? note(run, false) : planned(plan),
+  return hands.say(run.first, plan === null ? note(run, false) : planned(plan, view.one.states),
     h("p", {}, "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
 }

@@ -4,6 +4,7 @@ import { countAgain, giveUp, verify } from "./acts.js";
 import { go, href } from "./address.js";
 import { changesTable } from "./changes.js";
 import { h } from "./dom.js";
+import { codeIn } from "./explain.js";
 import { may } from "./header.js";
 import { look } from "./looks.js";
 import { button, facts, inside, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
@@ -158,8 +159,8 @@ function attempts({ attempts: tries, more_attempts: more }) {
   if (tries.length === 0) return null;
   const item = (each) => h("li", { "data-key": each.attempt, class: `of-${each.status}` },
     h("b", {}, each.attempt), ` ${each.status} `, moment(each.finished_at ?? each.started_at),
-    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0], 120)),
-      h("details", { "data-key": "error" }, h("summary", {}, "the whole error"), h("pre", { tabindex: "0" }, each.error))]);
+    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0], 120)), " ", codeIn(each.error_code ?? each.error),
+      h("details", { "data-key": "error" }, h("summary", {}, "the whole error"), h("pre", { tabindex: "0", role: "region", "aria-label": "The whole error" }, each.error))]);
   return h("section", {}, h("h3", {}, "Attempts"), h("ul", { class: "attempts" }, tries.map(item)), more && h("p", { class: "quiet" }, "The first 100 are shown."));
 }
 

@@ -4,7 +4,7 @@ import { go, href } from "./address.js";
 import { h } from "./dom.js";
 import { field, form, inside, shown, well } from "./pieces.js";
 import { digits, many } from "./words.js";
-import { chosen, noValues, past, stateField } from "./states.js";
+import { chosen, lost, noValues, past, stateField } from "./states.js";
 
 const NUMBER = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
 
@@ -20,7 +20,7 @@ export function changes(view) {
   const path = `topologies/${encodeURIComponent(topology)}/states/${encodeURIComponent(state.state)}/changes`;
   return [
     ask(view, state, from, to),
-    state.past_kept ? shown(store.need("changes", path, { from, to }), (data) => found(topology, data)) : past(state),
+    lost(one, address.state) ?? (state.past_kept ? shown(store.need("changes", path, { from, to }), (data) => found(topology, data)) : past(state)),
   ];
 }
 
@@ -64,7 +64,7 @@ function row(topology, data, { key, before, after }) {
 
 function pair(was, is, before, after) {
   if (before && after && was === is) return h("span", { class: "quiet" }, value(is));
-  return [h("span", { class: "was" }, before ? value(was) : "–"), h("span", { class: "arrow", "aria-label": "becomes" }, " → "), h("b", {}, after ? value(is) : "–")];
+  return [h("span", { class: "was" }, before ? value(was) : "–"), h("span", { class: "arrow", role: "img", "aria-label": "becomes" }, " → "), h("b", {}, after ? value(is) : "–")];
 }
 
 /** Return a value as PostgreSQL prints it. */

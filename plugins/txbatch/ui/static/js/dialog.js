@@ -1,14 +1,28 @@
 // The dialog of an act: what is told before, fields, buttons, and the answer. Closed, it gives the focus back to its button.
 
-import { h } from "./dom.js";
+import { h, home, morph } from "./dom.js";
 
-/** Open a dialog. `content` gets the dialog's hands, `{say, busy, open, values}`, and returns its elements. */
+let opened = 0;
+
+/** Open a dialog. `content` gets the dialog's hands, `{say, busy, free, open, values, valid}`, and returns its elements. */
 export function open(title, content) {
   const opener = document.activeElement;
-  const answer = h("div", { class: "answer", role: "status", "aria-live": "polite" });
+  const titleId = `dialog-${(opened += 1)}`;
+  let busy = false;
+  const box = (...words) => h("div", { class: "answer", role: "status", "aria-live": "polite" }, ...words);
+  const answer = box();
   const hands = {
-    say: (...words) => answer.replaceChildren(...h("div", {}, ...words).childNodes),
-    busy: (on) => body.querySelectorAll("button.act").forEach((each) => (each.disabled = on)),
+    say: (...words) => {
+      const within = answer.contains(document.activeElement);
+      morph(answer, box(...words));
+      if (within && !answer.contains(document.activeElement)) close.focus();
+    },
+    // A button that is greyed keeps the focus; a disabled one would lose it.
+    busy: (on) => {
+      busy = on;
+      body.querySelectorAll("button.act").forEach((each) => each.setAttribute("aria-disabled", on));
+    },
+    free: () => !busy,
     open: () => dialog.open,
     values: () => new FormData(body),
     valid: (name) => (name ? (body.elements[name]?.reportValidity() ?? true) : body.reportValidity()),
@@ -16,12 +30,13 @@ export function open(title, content) {
   const submit = (event) => event.preventDefault();
   const body = h("form", { novalidate: false, on: { submit } });
   const close = h("button", { type: "button", on: { click: () => dialog.close() } }, "Close");
-  const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, h("h2", { id: "dialog-title" }, title), body);
+  const dialog = h("dialog", { "aria-labelledby": titleId }, h("h2", { id: titleId }, title), body);
   const { told, fields, buttons } = content(hands);
   body.append(...h("div", {}, told, fields, answer, h("div", { class: "buttons" }, buttons, close)).childNodes);
   dialog.addEventListener("close", () => {
     dialog.remove();
     if (opener?.isConnected) opener.focus();
+    else home();
   });
   document.body.append(dialog);
   dialog.showModal();

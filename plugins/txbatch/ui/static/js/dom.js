@@ -45,11 +45,19 @@ function heard(event, root) {
   }
 }
 
-/** Make an old element like a fresh one. Elements of the same `data-key` stay the same elements. */
+/** Make an old element like a fresh one. Elements of the same `data-key` stay the same elements, and so does the focus. */
 export function morph(old, fresh) {
   const focused = document.activeElement;
+  const within = old !== focused && old.contains(focused);
   become(old, fresh);
-  if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
+  if (!within || focused === document.activeElement) return;
+  if (focused.isConnected) focused.focus({ preventScroll: true });
+  else home();
+}
+
+/** Focus the tab of the page that is shown: what had the focus is gone. */
+export function home() {
+  document.querySelector("nav [aria-current]")?.focus({ preventScroll: true });
 }
 
 function become(old, fresh) {

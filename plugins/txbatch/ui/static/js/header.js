@@ -14,6 +14,7 @@ export const PAGES = [
   ["changes", "Changes"],
 ];
 export const NOT_YOURS = "You may not trigger this DAG.";
+const NO_DAG = "Airflow has no DAG of this topology.";
 
 /** Return the header of a topology's pages. */
 export function header(view) {
@@ -53,7 +54,7 @@ function acts(view) {
   const { one, topology } = view;
   const newest = one.topology.current_to_txid;
   return h("div", { class: "acts" },
-    outside(ofAirflow("dags", topology), { class: "button" }, "DAG"),
+    hasDag(one) && outside(ofAirflow("dags", topology), { class: "button" }, "DAG"),
     newest != null && button("Count again…", () => countAgain(view, null), may(one)),
     one.dags.verify && button("Verify…", () => verify(view), may(one)),
     one.dags.rebuild && outside(ofAirflow("dags", one.dags.rebuild), { class: "button" }, "Rebuild"));
@@ -61,7 +62,12 @@ function acts(view) {
 
 /** Return the attributes of a button that triggers the topology's DAG. */
 export function may(one) {
-  return one.may_trigger ? {} : { disabled: true, title: NOT_YOURS };
+  return one.may_trigger ? {} : { disabled: true, title: hasDag(one) ? NOT_YOURS : NO_DAG };
+}
+
+/** Return whether Airflow has a DAG of the topology. */
+export function hasDag(one) {
+  return one.paused !== null;
 }
 
 function tab({ topology, page }, name, title) {

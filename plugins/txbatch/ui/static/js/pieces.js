@@ -3,7 +3,7 @@
 import { follow, href, leave, ofAirflow } from "./address.js";
 import { h } from "./dom.js";
 import { look, shape, state } from "./looks.js";
-import { ago, at, clock } from "./words.js";
+import { ago, at, when } from "./words.js";
 
 /** Return a link to a page inside. */
 export function inside(address, props, ...words) {
@@ -32,10 +32,10 @@ export function stateOf(batch) {
   return h("span", { class: `state look-${now}` }, h("span", { class: "shape", "aria-hidden": "true" }, shape(now)), " ", state(batch));
 }
 
-/** Return a moment as its time of day, with the whole moment behind. */
+/** Return a moment as its time of day, with its day if that is not today, and the whole moment behind. */
 export function moment(text) {
   if (!text) return "–";
-  return h("time", { datetime: text, title: text }, clock(text));
+  return h("time", { datetime: text, title: text }, when(text));
 }
 
 /** Return a moment as how long ago it was, with the whole moment behind. */
@@ -72,10 +72,15 @@ export function ill(...words) {
 /** Return the way to show that a slot is asked, or what its question was refused with; the content otherwise. */
 export function shown(entry, content) {
   const waits = entry.asking && entry.data === undefined;
-  return h("div", { "aria-busy": entry.asking ? "true" : "false" },
+  return h("div", { class: stale(entry), "aria-busy": entry.asking ? "true" : "false" },
     waits && h("p", { class: "quiet asking" }, "asking…"),
     entry.error && refused(entry.error),
     entry.data !== undefined && content(entry.data));
+}
+
+/** Return the class of what is shown: pale while it answers another question than the one asked. */
+export function stale(entry) {
+  return entry?.data !== undefined && entry.of !== entry.question ? "stale" : null;
 }
 
 /** Return the notice of a refused question: quiet where it is only asked again later. */

@@ -20,13 +20,18 @@ export async function paused(dagId) {
   }
 }
 
-/** Tell the state of a run until it has ended, or until `wanted` is false. Return the run at its end, else null. */
-export async function follow(dagId, runId, wanted, tell) {
+/** Tell the state of a run until it has ended, or until `wanted` is false. Return the run at its end, else null.
+
+An Airflow that does not answer is told to `away`, and asked again. */
+export async function follow(dagId, runId, wanted, tell, away) {
   while (wanted()) {
     if (document.visibilityState !== "hidden") {
-      const run = await airflow(`dags/${part(dagId)}/dagRuns/${part(runId)}`);
-      tell(run);
-      if (ENDED.has(run.state)) return run;
+      const run = await airflow(`dags/${part(dagId)}/dagRuns/${part(runId)}`).catch((error) => {
+        if (error.status % 500 >= 100) throw error;
+        away(error);
+      });
+      if (run) tell(run);
+      if (ENDED.has(run?.state)) return run;
     }
     await new Promise((done) => setTimeout(done, PAUSE_MS));
   }

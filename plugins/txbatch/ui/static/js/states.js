@@ -8,6 +8,12 @@ export function chosen(one, name) {
   return one.states.find((each) => each.state === name) ?? one.states[0];
 }
 
+/** Return the notice that a state of this name is no more; null if it is there, or none is named. */
+export function lost(one, name) {
+  if (!name || one.states.some((each) => each.state === name)) return null;
+  return h("p", { class: "ill", role: "status" }, "This topology has no state ", h("bdi", {}, name), ", or has it no more.");
+}
+
 /** Return the field that chooses a state. */
 export function stateField(one, state, choose) {
   const option = (each) => h("option", { value: each.state, selected: each === state, "data-key": each.state }, each.state);

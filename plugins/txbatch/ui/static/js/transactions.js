@@ -2,6 +2,8 @@
 
 import { go, href } from "./address.js";
 import { h } from "./dom.js";
+import { codeIn } from "./explain.js";
+import { hasDag } from "./header.js";
 import { look } from "./looks.js";
 import { overviewBar } from "./overview.js";
 import { button, facts, ill, inside, outside, runLink, shown, since, stateOf, table, txidLink, well } from "./pieces.js";
@@ -34,7 +36,8 @@ export function transactions(view) {
   ];
 }
 
-function nothing({ topology }) {
+function nothing({ topology, one }) {
+  if (!hasDag(one)) return h("p", { class: "empty" }, "No batch yet, and Airflow has no DAG of this topology.");
   const link = outside(`../dags/${encodeURIComponent(topology)}`, {}, "trigger the DAG");
   return h("p", { class: "empty" }, "No batch yet: ", link, ".");
 }
@@ -85,7 +88,7 @@ function filters({ topology, address }) {
 function failures(one, topology) {
   const line = (each) => h("li", { "data-key": each.attempt },
     txidLink(topology, each.txid, `Attempt ${each.attempt}`), " failed ", each.finished_at && since(each.finished_at),
-    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0]))]);
+    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0]))], " ", codeIn(each.error_code ?? each.error));
   return one.failing.length ? h("ul", { class: "failures", "aria-label": "Failing" }, one.failing.map(line)) : null;
 }
 

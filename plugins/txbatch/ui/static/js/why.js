@@ -3,8 +3,8 @@
 import { go, href } from "./address.js";
 import { value } from "./changes.js";
 import { h } from "./dom.js";
-import { field, form, ill, refused, runLink, shown, txidLink, well } from "./pieces.js";
-import { chosen, folded, noValues, past, stateField } from "./states.js";
+import { field, form, ill, refused, runLink, shown, stale, txidLink, well } from "./pieces.js";
+import { chosen, folded, lost, noValues, past, stateField } from "./states.js";
 import { clip, covers, digits, many } from "./words.js";
 
 /** Return the page. */
@@ -13,6 +13,8 @@ export function why(view) {
   const state = chosen(one, address.state);
   if (!one.show_values || !state) return noValues(one);
   const path = `topologies/${encodeURIComponent(topology)}/states/${encodeURIComponent(state.state)}`;
+  const gone = lost(one, address.state);
+  if (gone) return [ask(view, state, path), gone];
   const asked = address.key.length === state.keys.length;
   return [
     ask(view, state, path),
@@ -81,7 +83,7 @@ function slider(view, state, path, data) {
       h("label", { for: "as-of" }, `as of ${told}`),
       h("input", { id: "as-of", type: "range", min: least, max: now, step: 1, value: then, "aria-valuetext": told, "data-key": "as-of", on: { input: move } }),
       h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
-    entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry?.asking));
+    entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry));
 }
 
 function to(view, state, txid, now) {
@@ -89,10 +91,10 @@ function to(view, state, txid, now) {
   go(href(topology, "why", { state: state.state, key: address.key, as_of: txid === now ? null : txid }), { replace: true });
 }
 
-function numbers(columns, row, asking) {
+function numbers(columns, row, entry) {
   const pairs = columns.map((column, at) =>
     h("div", { "data-key": column.name }, h("dt", { title: column.type }, h("bdi", {}, column.name)), h("dd", {}, row ? value(row[at]) : "–")));
-  return h("dl", { class: "numbers", "aria-live": "polite", "aria-busy": asking ? "true" : "false" }, pairs);
+  return h("dl", { class: `numbers ${stale(entry) ?? ""}`, "aria-live": "polite", "aria-busy": entry?.asking ? "true" : "false" }, pairs);
 }
 
 function sum({ equal, versions: all, more, value: row }) {

@@ -28,9 +28,10 @@ export function ago(moment) {
   return `${took(Math.max(0, Math.round((Date.now() - Date.parse(moment)) / 1000))).replace(".0", "")} ago`;
 }
 
-/** Return the time of day of a moment, where the reader is. */
-export function clock(moment) {
-  return moment == null ? "–" : at(moment, undefined).time;
+/** Return the time of day of a moment, where the reader is; with its day, if that is not today. */
+export function when(moment) {
+  const { day, time } = at(moment, undefined);
+  return day === at(Date.now(), undefined).day ? time : `${day} ${time}`;
 }
 
 /** Return day and time of a moment, in a zone. */

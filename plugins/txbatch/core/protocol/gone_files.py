@@ -1,0 +1,120 @@
+"""Old files gone before a restate by a look back: numbers prove that no counted record is lost (R17).
+
+Retention takes old files, and each plan names all files. A file last changed before an interval began should have no record of
+the interval. The proof is the number of records: the restate has read all counted records, and all late records met since.
+
+>>> from dataclasses import replace
+>>> counted, met = {"old": [9, 1, 7], "a": [5, 3, 7]}, {"a": [5, 3, 7], "late": [4, 5, 7]}
+>>> recount = Recount(counted, met, met, [], before=20, now=20)
+>>> gone(counted, met), recount.loss
+(['old'], None)
+>>> replace(recount, now=19).loss
+'19 records came of 20 records and 0 late records'
+>>> replace(recount, again={**met, "newer": [4, 9, 7]}).loss
+'newer came or grew since'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from txbatch.core.batch.came_late import Late
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.planned_files import Entry, is_same, planned_size
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.errors import CannotRestate
+from txbatch.core.protocol.ledger import Ledger, PositionVersion
+from txbatch.core.protocol.lookback import FoundLate, in_files, plan_of, records_in
+from txbatch.core.text import how_many
+from txbatch.core.topology.topology import Topology
+
+
+def gone(counted: Mapping[str, Entry], again: Mapping[str, Entry]) -> list[str]:
+    """Return the files of a counted plan missing in another plan."""
+    return [name for name in counted if name not in again]
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """A stream of a restate before the commit: the files of the `counted` plan, of the plan `again`, and of the batch that `met`
+    the late records; the late records `found` by batches; and the numbers of records `before` and `now`.
+    """
+
+    counted: Mapping[str, Entry]
+    again: Mapping[str, Entry]
+    met: Mapping[str, Entry]
+    found: Sequence[FoundLate]
+    before: int
+    now: int
+
+    @property
+    def loss(self) -> str | None:
+        """The reason to expect a loss of records; None if the numbers prove that no record is lost."""
+        if unknown := [name for name, entry in self.again.items() if not self._is_known(name, entry)]:
+            return f"{unknown[0]} came or grew since"
+        late = self._late()
+        if late is None:
+            return "some of the late records may be counted"
+        if self.before + late == self.now:
+            return None
+        of = f"{how_many(self.before, 'record')} and {how_many(late, 'late record')}"
+        return f"{how_many(self.now, 'record')} came of {of}"
+
+    def _is_known(self, name: str, entry: Entry) -> bool:
+        return is_same(self.counted.get(name), entry) or is_same(self.met.get(name), entry)
+
+    def _late(self) -> int | None:
+        """Return the number of late records behind the counted parts of files; None if the parts overlap."""
+        parts: dict[str, list[tuple[Late, int]]] = {}
+        for each in self.found:
+            for name, late in each.files.items():
+                known = planned_size(self.counted[name]) if name in self.counted else 0
+                to = planned_size(each.seen[name]) if name in each.seen else known + 1
+                if known < to and late.since < known:
+                    return None
+                if known < to:
+                    parts.setdefault(name, []).append((late, to))
+        return sum(map(records_in, parts.values()))
+
+
+def why_not(counted: Mapping[str, Entry], now: Mapping[str, Entry], met: Mapping[str, Entry]) -> str | None:
+    """Return the reason to leave a position with old files gone; None if a restate may prove that no record is lost."""
+    lacking = gone(counted, now)
+    loss = Recount(counted, now, met, (), 0, 0).loss if lacking else None
+    return None if loss is None else f"{lacking[0]} is gone since, and {loss}"
+
+
+def proven(
+    ledger: Ledger, topology: Topology, batch: Batch, version: PositionVersion, manifest: Manifest
+) -> Collection[str]:
+    """Return the streams of a restate by a look back whose old files are gone, though no record is lost.
+
+    Raise CannotRestate if records may be lost.
+    """
+    found = set[str]()
+    for name in in_files(topology):
+        counted, again = plan_of(version.plan, name), plan_of(batch.plan, name)
+        if batch.found_by is None or not counted or not again or not gone(counted["files"], again["files"]):
+            continue
+        met = plan_of(ledger.batch(topology.name, batch.found_by).plan, name) or {"files": {}}
+        numbers = _records(version.read.get(name, {})), _records(manifest.streams.get(name, {}))
+        recount = Recount(counted["files"], again["files"], met["files"], _found(ledger, batch, name), *numbers)
+        if loss := recount.loss:
+            first, *_ = gone(recount.counted, recount.again)
+            raise CannotRestate(
+                f"{topology.name}: stream {name!r}: {first} is gone since, and {loss}; late records alone are no reason to count "
+                "without it"
+            )
+        found.add(name)
+    return found
+
+
+def _found(ledger: Ledger, batch: Batch, stream: str) -> list[FoundLate]:
+    """Return the late records of a restate's position, met up to the batch that asked for the restate."""
+    met = (each for each in ledger.found_late(batch.topology) if each.stream == stream)
+    return [each for each in met if each.position == batch.position and each.found_by <= (batch.found_by or 0)]
+
+
+def _records(read: Mapping[str, ReadPartition | None]) -> int:
+    return sum(each.records for each in read.values() if each)

@@ -1,0 +1,66 @@
+"""Pages that are written by hand read well: short sentences, the reader as "you", examples; by the targets of readability.py."""
+
+from __future__ import annotations
+
+import pytest
+from readability import LEAST, MOST, code_blocks, listed, measure, missed, no_worse, pages, sentences
+
+PAGES = pages()
+LISTED = listed()
+# As the list begins: it only shrinks.
+LISTED_MAX = 25
+PAGE = """\
+# A heading of five words
+
+Run `txbatch run`, and look. You see [two words](x.md).
+
+    code
+
+`a/file.py`
+
+```python
+more = code
+```
+
+| a | table |
+
+- Who knows it: nobody.
+- Done
+"""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_meets_its_targets_or_is_no_worse_than_listed(page: str) -> None:
+    known, found = LISTED.get(page, {}), missed(page, measure(PAGES[page]))
+    worse = {name: each for name, each in found.items() if name not in known or not no_worse(name, each, known[name])}
+    assert worse == {}, f"at most {MOST}, at least {LEAST}; the list has {known}"
+
+
+def test_no_page_of_the_list_meets_its_targets() -> None:
+    """A page that is rewritten leaves the list: `python tests/readability.py` takes it out, and those that are gone."""
+    good = [page for page in LISTED if page in PAGES and not missed(page, measure(PAGES[page]))]
+    assert good == []
+
+
+def test_the_list_only_shrinks() -> None:
+    assert len(LISTED) <= LISTED_MAX
+
+
+def test_what_is_counted() -> None:
+    assert sentences(PAGE) == ["Run x , and look.", "You see two words.", "Who knows it: nobody.", "Done"]
+    assert code_blocks(PAGE) == 2
+    found = measure(PAGE)
+    assert (found["words"], found["words a sentence"]) == (13, 3.2)
+    assert {name: round(found[name] * 13 / 1000) for name in ("marks", "who", "saying", "you", "code blocks")} == {
+        "marks": 2,
+        "who": 1,
+        "saying": 1,
+        "you": 1,
+        "code blocks": 2,
+    }
+
+
+def test_a_reference_needs_no_reader_and_no_code() -> None:
+    figures = measure("A state is a table. " * 5)
+    assert missed("docs/glossary.md", figures) == {}
+    assert set(missed("docs/build/x.md", figures)) == set(LEAST)
