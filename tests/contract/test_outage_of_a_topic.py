@@ -107,7 +107,7 @@ def test_the_transactional_kind_waits_until_the_partition_is_back(backing: Any, 
     story.send()
     first = story.plan("1")
     environment.take_away(story.topic, 3)
-    with refused("TX224", "partition 3"):
+    with refused("TX201", "partition 3"):
         story.count(first, "1")
     assert story.counted() == {}
     environment.give_back(story.topic, 3)
