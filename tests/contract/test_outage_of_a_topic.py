@@ -115,7 +115,7 @@ def test_the_transactional_kind_waits_until_the_partition_is_back(backing: Any, 
     assert story.counted() == story.sent
     environment.take_away(story.topic, 3)
     story.send(3)
-    with refused("TX201", "partition 3"):
+    with refused("TX224", "partition 3"):
         story.plan("2")
     environment.give_back(story.topic, 3)
     story.count(story.plan("2"), "2")

@@ -61,7 +61,7 @@ def test_number_3_of_16_is_away_and_back(brokers: Cluster, monkeypatch: pytest.M
     topic.plan(OpaqueKafkaSpout)
     brokers.produce_to(topic.name, {number: ["more"] for number in range(16)})
     brokers.take_away(topic.name, 3)
-    with refused("TX201", "partition 3", "LEADER_NOT_AVAILABLE"):
+    with refused("TX224", "partition 3", "LEADER_NOT_AVAILABLE"):
         topic.plan()
     plan = topic.plan(OpaqueKafkaSpout)
     assert plan is not None
@@ -154,7 +154,7 @@ def test_a_stream_that_begins_at_the_end_is_planned_once(topic: Topic) -> None:
 def test_a_stream_does_not_begin_at_the_end_while_a_partition_is_away(topic: Topic) -> None:
     """Else what that partition had before would count when it is back."""
     topic.brokers.take_away(topic.name, 1)
-    with refused("TX201", "partition 1"):
+    with refused("TX224", "partition 1"):
         topic.plan(OpaqueKafkaSpout, start="latest")
     topic.brokers.give_back(topic.name, 1)
 
