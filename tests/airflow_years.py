@@ -92,7 +92,10 @@ class Years:
         self.stack.api.clear_tasks(DAG, run_id, tasks, downstream=downstream)
 
     def backfilled(self, *years: int) -> dict[int, dict[str, Any]]:
-        """Wait until a backfill has ended its runs, and end it; the run of each year."""
+        """Wait until a backfill is complete; the run of each year.
+
+        Runs of a backfill that was cancelled never start again, cleared or not.
+        """
         api, wanted, found = self.stack.api, {*years}, dict[int, dict[str, Any]]()
 
         def over() -> bool:
@@ -102,8 +105,7 @@ class Years:
 
         until(over, f"the backfill goes on: {self.statuses()}", seconds=600, every=1)
         for each in api.backfills(DAG):
-            if not each["completed_at"]:
-                api.cancel_backfill(each["id"])
+            api.wait_for_backfill(each["id"])
         return {year: found[year] for year in years}
 
     def note(self, run_id: str) -> str:

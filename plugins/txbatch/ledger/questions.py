@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
+from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import Batch, Interval, Run
-from txbatch.core.protocol.ledger import Head
+from txbatch.core.errors import WindowsGone
+from txbatch.core.protocol.ledger import Head, RunPlan
 from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.restate import PositionVersion
+from txbatch.core.topology.kept_windows import first_refused
+from txbatch.core.topology.topology import Topology
 from txbatch.ledger.rows import Rows
 
 
@@ -50,6 +54,16 @@ class Questions(ABC):
         with self.store() as rows:
             rows.taken_intervals(topology, [interval]).take(interval)
 
+    def refused(self, topology: Topology, intervals: Sequence[Interval]) -> Sequence[WindowsGone]:
+        """Return the errors of the first intervals, in order, refused by `plan` because windows have left (R30)."""
+        with self.store() as rows:
+            left = rows.windows_left(topology.name)
+            if not left:
+                return []
+            planned = rows.pin_watermarks(topology, [_without_plan(topology, each) for each in intervals])
+        plans = [BatchPlan.from_json(metadata) for _, metadata in planned]
+        return first_refused(topology.name, zip(intervals, plans, strict=True), left)
+
     def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
         """Return the plan of the last look before a batch, and the intervals of earlier batches."""
         with self.store() as rows:
@@ -64,3 +78,10 @@ class Questions(ABC):
         """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
         with self.store() as rows:
             return rows.counted_plans(topology, since, until, most)
+
+
+def _without_plan(topology: Topology, interval: Interval) -> RunPlan:
+    """Return a run of an interval with the metadata of the interval alone: the spouts are not asked."""
+    of = [interval.start.isoformat(), interval.end.isoformat()]
+    streams = {name: OfInterval({}, of) for name, stream in topology.streams.items() if stream.spout.by_interval}
+    return Run("", interval=interval), BatchPlan(streams).to_json()

@@ -8,17 +8,17 @@ from typing import Any
 
 from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.batch.plan import BatchPlan, OfInterval
-from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.core.definition.digest import definition_digest
-from txbatch.core.errors import HalfCommitted, LeaseHeld, WindowsGone
+from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.protocol import decisions, fence
 from txbatch.core.protocol.commit import CommitPlan, decide_commit
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan
 from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
 from txbatch.core.protocol.skip import given_up
-from txbatch.core.topology.kept_windows import check_interval_not_left, first_refused
+from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.questions import Questions
 from txbatch.ledger.rows import Rows
@@ -46,16 +46,6 @@ class Transactions(Questions):
                 plans = _pinned(rows, topology, plans)
             may = list(decisions.before_refused(plans, _plan_check(rows, head.topology, runs)))
             return list(rows.insert_batches(head, may))
-
-    def refused(self, topology: Topology, intervals: Sequence[Interval]) -> Sequence[WindowsGone]:
-        """Return the errors of the first intervals, in order, refused by `plan` because windows have left (R30)."""
-        with self.store() as rows:
-            left = rows.windows_left(topology.name)
-            if not left:
-                return []
-            planned = rows.pin_watermarks(topology, [_without_plan(topology, each) for each in intervals])
-        plans = [BatchPlan.from_json(metadata) for _, metadata in planned]
-        return first_refused(topology.name, zip(intervals, plans, strict=True), left)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6)."""
@@ -145,13 +135,6 @@ class Transactions(Questions):
             else:
                 _free(rows, batch, why)
             return rows.give_up(left, why, found_by_run=partition is None)
-
-
-def _without_plan(topology: Topology, interval: Interval) -> RunPlan:
-    """Return a run of an interval with the metadata of the interval alone: the spouts are not asked."""
-    of = [interval.start.isoformat(), interval.end.isoformat()]
-    streams = {name: OfInterval({}, of) for name, stream in topology.streams.items() if stream.spout.by_interval}
-    return Run("", interval=interval), BatchPlan(streams).to_json()
 
 
 def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:

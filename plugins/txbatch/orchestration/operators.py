@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
@@ -11,7 +10,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
@@ -33,7 +31,7 @@ from txbatch.orchestration.failing.outages import outages_waited_for, source_met
 from txbatch.orchestration.form import fields, giving_up, planning_first
 from txbatch.orchestration.form.fields import Asked
 from txbatch.orchestration.schedules import check_scheduled, cut_in, timetable_of
-from txbatch.orchestration.submitting import SubmittingOperator
+from txbatch.orchestration.submitting import NOT_RESUMED, SubmittingOperator
 from txbatch.orchestration.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -46,10 +44,6 @@ if TYPE_CHECKING:
     from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-# From 6.0 on, the provider would resume the application of an earlier try, but each try is a new attempt (R5).
-_NOT_RESUMED: dict[str, Any] = (
-    {"durable": False} if "durable" in inspect.signature(SparkSubmitOperator.__init__).parameters else {}
-)
 
 
 class TransactionOperator(BaseOperator):
@@ -223,7 +217,7 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
             from txbatch.spark import site_settings  # imported here: its list is read only if `conf` is given
 
             site_settings.check(conf)
-        super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, **_NOT_RESUMED, **kwargs)
+        super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, **NOT_RESUMED, **kwargs)
         self.coalesce = coalesce
         self._spark: Application | None = None
 

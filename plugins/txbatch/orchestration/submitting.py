@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from txbatch.launch.application import Application
     from txbatch.launch.job_file import Job
     from txbatch.launch.submission import Submission
+
+# From 6.0 on, the provider would resume the application of an earlier try, but each try is a new attempt (R5).
+NOT_RESUMED: dict[str, Any] = (
+    {"durable": False} if "durable" in inspect.signature(SparkSubmitOperator.__init__).parameters else {}
+)
 
 
 class SubmittingOperator(SparkSubmitOperator):

@@ -15,19 +15,11 @@ from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import BrokenChain, LeaseHeld, NotEmitted, TerminalError, TransientError, concerning
 from txbatch.core.naming import naming_stream
-from txbatch.core.protocol import (
-    advice,
-    coordinator,
-    decisions,
-    gone_files,
-    interval_warnings,
-    lookback,
-    planning_ahead,
-    restate,
-)
+from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, planning_ahead, restate
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
+from txbatch.core.protocol.gone_files import check_look_back
 from txbatch.core.protocol.ledger import Committed, Ledger
 from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeat
@@ -267,10 +259,7 @@ class Steps:
             return
         try:
             version = self.ledger.version(batch.topology, batch.position)
-            proven: Collection[str] = ()
-            if lookback.is_by_look_back(batch):
-                lookback.check_files(self.job.topology, version.plan, batch.plan)
-                proven = gone_files.proven(self.ledger, self.job.topology, batch, version, manifest)
+            proven = check_look_back(self.ledger, self.job.topology, batch, version, manifest)
             restate.check_whole(self.job.topology, version, batch.plan, manifest, proven)
         except TerminalError as error:
             self.ledger.abort(batch.topology, batch.txid, str(error), assignment)

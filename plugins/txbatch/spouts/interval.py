@@ -45,7 +45,7 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
     """Reads the records below `root` (a folder or one file) with the field `time` in the run's interval.
 
     `fields` is the DDL of the records; `time` names a timestamp among the fields, in Parquet also a date. `options` are
-    from txbatch.formats.options for the `format`: csv, json (lines) or parquet.
+    options of the `format`: csv, json (lines) or parquet.
 
     The plan names the files by FileSpout's listing rule, with the sizes; with the option `folder_time` the files whose folders'
     names may have times of the interval. A record that is not written as the fields are declared fails the attempt, named by

@@ -25,7 +25,7 @@ from txbatch.core.batch.planned_files import Entry, is_same, planned_size
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.errors import CannotRestate
 from txbatch.core.protocol.ledger import Ledger, PositionVersion
-from txbatch.core.protocol.lookback import FoundLate, in_files, plan_of, records_in
+from txbatch.core.protocol.lookback import FoundLate, check_files, in_files, is_by_look_back, plan_of, records_in
 from txbatch.core.text import how_many
 from txbatch.core.topology.topology import Topology
 
@@ -83,6 +83,18 @@ def why_not(counted: Mapping[str, Entry], now: Mapping[str, Entry], met: Mapping
     lacking = gone(counted, now)
     loss = Recount(counted, now, met, (), 0, 0).loss if lacking else None
     return None if loss is None else f"{lacking[0]} is gone since, and {loss}"
+
+
+def check_look_back(
+    ledger: Ledger, topology: Topology, batch: Batch, version: PositionVersion, manifest: Manifest
+) -> Collection[str]:
+    """Refuse a restate by a look back that may lose records: CannotRestate. Return the streams without a loss, though old files
+    are gone; none for another batch.
+    """
+    if not is_by_look_back(batch):
+        return ()
+    check_files(topology, version.plan, batch.plan)
+    return proven(ledger, topology, batch, version, manifest)
 
 
 def proven(
