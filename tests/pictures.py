@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 # Of a letter, in the two sizes of text.
-WIDTHS = {"head": 7.0, "text": 6.3}
+WIDTHS = {"head": 7.8, "text": 6.3}
 STYLE = """<style>
 text{font:12px system-ui,sans-serif;fill:#1f2937}
 .head{font-weight:600;font-size:13px}
@@ -339,12 +339,12 @@ def watermark() -> Picture:
     parts = (
         Said(10, 20, "Event time", "head"),
         Line(((10, 70), (625, 70))),
-        Box(40, 44, 170, 26, "window 9-10: closed", look="gone"),
-        Box(220, 44, 170, 26, "window 10-11: open", look="box"),
-        Box(400, 44, 170, 26, "window 11-12: open", look="box"),
-        Line(((300, 34), (300, 100)), tip=False),
-        Said(304, 100, "watermark: newest record, less the delay", "head"),
-        Box(70, 118, 150, 26, "late: window ended", look="late"),
+        Box(40, 44, 170, 26, "9-10: closed", look="gone"),
+        Box(220, 44, 170, 26, "10-11: open", look="box"),
+        Box(400, 44, 170, 26, "11-12: open", look="box"),
+        Line(((334, 34), (334, 100)), tip=False),
+        Said(338, 100, "watermark: newest record, less delay", "head"),
+        Box(50, 118, 170, 26, "late: window ended", look="late"),
         Box(240, 118, 150, 26, "in time", look="new"),
         Line(((145, 118), (145, 74))),
         Line(((250, 118), (250, 74))),
@@ -368,8 +368,8 @@ def sessions() -> Picture:
         Box(300, 128, 250, 44, "piece 00:05 to 00:20", ("2 records",), "new"),
         Line(((135, 174), (135, 200), (250, 200), (250, 212))),
         Line(((425, 174), (425, 200), (310, 200), (310, 212))),
-        Box(150, 216, 260, 44, "read: one session, 23:10 to 00:20", ("5 records",)),
-        Said(420, 240, "15 minutes apart"),
+        Box(140, 216, 280, 44, "read: one session, 23:10 to 00:20", ("5 records",)),
+        Said(430, 240, "15 minutes apart"),
     )
     told = (
         "Each batch adds a piece of a session; where the state is read, pieces no more than a gap apart are one session"
