@@ -263,25 +263,6 @@ def test_a_paused_dag_and_a_ledger_away_are_told_where_they_are_met(days: Days, 
 
 
 @pytest.mark.whole
-def test_the_rest_of_the_month_is_caught_up_by_the_form_of_airflow(days: Days, browser: Browser) -> None:
-    for number in range(7, 32):
-        days.put(number, "B6,JFK,8")
-    with seen_by(browser, days, "admin") as watched:
-        page = watched.page
-        page.goto(f"{days.stack.airflow.url}/dags/days")
-        page.get_by_test_id("trigger-dag-button").first.click()
-        page.locator("input[name=logicalDate]").fill("")
-        page.locator("#element_catch_up").fill("2013-01-07/2013-02-01")
-        watched.keep("51 form")
-        page.get_by_test_id("trigger-dag-submit").click()
-        form = until(lambda: [run for run in days.stack.api.dag_runs("days") if "02-01" in str(run["conf"])], "no run")
-        assert days.stack.end("days", form[0]["dag_run_id"])[0] == "success"
-    with seen_by(browser, days, "viewer") as watched:
-        watched.go(days.page("&page=completeness"))
-        step(watched, "52 a month", NO_HOLE, "31 days · none missing between them", "whole up to 2013-01-31")
-
-
-@pytest.mark.whole
 def test_two_tabs_that_count_one_batch_again_count_it_once(days: Days, browser: Browser) -> None:
     counted = "SELECT flights FROM report.days WHERE carrier = 'B6'"
     ((before,),) = days.stack.sql(counted)
