@@ -126,6 +126,15 @@ def present_note(dag_run: Any) -> str | None:
     return answer.note
 
 
+def computing(timetable: Any) -> Any:
+    """Return a timetable of the class that computes intervals. In Airflow 3.1 each timetable is of such a class."""
+    try:
+        from airflow.serialization.encoders import coerce_to_core_timetable
+    except ImportError:
+        return timetable
+    return coerce_to_core_timetable(timetable)
+
+
 def takes_pages(number: str) -> bool:
     """Return whether an Airflow of this version can show the pages."""
     return _is_since(number, _PAGES_SINCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from airflow.timetables.base import TimeRestriction
 from airflow_schedules import CRON, WITH, WITHOUT
 from pendulum import instance
 
+from txbatch import fit
 from txbatch.cli.cron import split_by_cron
 from txbatch.core.batch.transaction import Interval, Run
 from txbatch.core.errors import DefinitionError
@@ -168,3 +170,10 @@ def test_a_new_batch_has_an_interval_of_the_schedule_and_a_planned_one_goes_on(t
     with pytest.raises(DefinitionError, match="is none of the schedule"):
         initialize("another", between("2025-01-05T02:00", "2025-01-06T02:00"), hourly)
     assert initialize("hours", hour, hourly)["txid"] == 2
+
+
+def test_airflow_3_1_has_timetables_that_compute_and_nothing_that_makes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task of a DAG by time failed with Airflow 3.1: the module of the conversion came with Airflow 3.2."""
+    timetable = interval.CronDataIntervalTimetable(CRON, "UTC")
+    monkeypatch.setitem(sys.modules, "airflow.serialization.encoders", None)
+    assert fit.computing(timetable) is timetable

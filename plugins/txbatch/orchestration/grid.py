@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any
 
+from txbatch import fit
 from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
 from txbatch.core.errors import InvalidArgument, WindowsGone
 from txbatch.core.text import how_many
@@ -66,13 +67,10 @@ def check(topology: Topology, dag: DAG, given: object, reaches_back: object = No
 
 def _is_fixed(timetable: Any) -> bool:
     """True if the intervals do not depend on the moment of asking."""
-    from airflow.serialization.encoders import coerce_to_core_timetable
     from pendulum import from_timestamp
 
     try:
-        found = coerce_to_core_timetable(timetable).infer_manual_data_interval(
-            run_after=from_timestamp(_AT_NO_TICK.timestamp())
-        )
+        found = fit.computing(timetable).infer_manual_data_interval(run_after=from_timestamp(_AT_NO_TICK.timestamp()))
     except NotImplementedError:
         return False
     return bool(found.start < found.end < _AT_NO_TICK)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from txbatch import fit
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError, InvalidSchedule
 from txbatch.orchestration.result import zone_of
@@ -164,6 +165,4 @@ def _how_to_count(moment: datetime, dag: DAG) -> str:
 
 def of_airflow(dag: DAG) -> Any:
     """Return the timetable that cuts time for the runs of a DAG, of the class that computes."""
-    from airflow.serialization.encoders import coerce_to_core_timetable
-
-    return coerce_to_core_timetable(timetable_of(dag))
+    return fit.computing(timetable_of(dag))
