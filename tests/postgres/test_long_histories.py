@@ -38,7 +38,6 @@ ASKED = {
     "what is listed no more": ("vanished", {"topology": None}, 200),
 }
 VIEWS = {
-    "SELECT * FROM report.batches WHERE topology = 'log' ORDER BY txid DESC LIMIT 60": 2_000,
     "SELECT * FROM report.topologies ORDER BY topology": 1_000,
     "SELECT * FROM report.exceptional_txids WHERE topology = 'log' ORDER BY txid DESC LIMIT 2000": 300,
     "SELECT * FROM report.completeness WHERE topology = 'log'": 500,

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
-from sizes import some_of
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import scoped_session, sessionmaker
 from ui.browser import chromium
@@ -20,7 +19,6 @@ from ui.seeded import ONE_DAG, seed, seed_many
 
 from txbatch.postgres.database.engine import connect
 
-MANY = some_of(20_000, 100_000)
 READER = "asks_for_pages"
 ROLES = ("viewer", "user", "op", "admin")
 GRANTS = (
@@ -105,7 +103,7 @@ def ledgers(new_database: Callable[[str], str]) -> Callable[[str], str]:
         if kind not in made:
             url = new_database("migrated")
             engine = connect(url)
-            (seed if kind == "seeded" else lambda engine: seed_many(engine, MANY))(engine)
+            (seed if kind == "seeded" else lambda engine: seed_many(engine, 20_000))(engine)
             with engine.begin() as connection:
                 known = connection.exec_driver_sql(f"SELECT to_regrole('{READER}') IS NOT NULL").scalar_one()
                 connection.exec_driver_sql(("" if known else f"CREATE ROLE {READER} LOGIN;") + GRANTS.format(READER))

@@ -15,7 +15,7 @@ from txbatch.postgres.database.queries import statements
 
 START = datetime(2013, 3, 1, tzinfo=UTC)
 NONE = {"before": None, "status": None, "txids": None}
-# The most buffers that each statement may touch, among 20,000 batches or 100,000.
+# The most buffers that each statement may touch among 20,000 batches.
 ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
     "the list": ("page_topologies", {"names": ["hours", "log"]}, 1_000),
     "all names": ("page_names", {}, 50),
@@ -24,7 +24,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
     "streams": ("page_partitioned", {"topology": "log", "streams": ["in"]}, 50),
     "who fails": ("page_failing", {"topology": "log", "limit": 100}, 200),
     "who waits": ("page_waiting", {"topology": "log", "limit": 100}, 100),
-    "overview": ("page_exceptions", {"topology": "log", "limit": 2_001}, 400),
+    "overview": ("page_exceptions", {"topology": "log", "limit": 2_001}, 200),
     "newest": ("page_batches", {"topology": "log", "limit": 61, **NONE}, 2_000),
     "200 from the middle": ("page_batches", {"topology": "log", "limit": 201, **NONE, "before": 10_000}, 4_000),
     "aborted": ("page_batches", {"topology": "log", "limit": 61, **NONE, "status": "aborted"}, 2_000),
