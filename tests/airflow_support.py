@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
-import psutil
 from airflow_buttons import AirflowButtons
 from outages import Outage
 from sqlalchemy import Engine, text
-from support import until
 
-from txbatch.local.airflow import COMPONENTS, LocalAirflow
-from txbatch.local.airflow_api import AirflowApiError
+from txbatch.local.airflow import LocalAirflow
 
 PASSWORD = "pw-7c1f0e-never-to-be-seen"
 TASKS = ("initialize_transaction", "emit_batch", "commit", "success")
@@ -54,36 +48,6 @@ class Stack:
             (self.markers / point).touch()
         for run in self.api.unfinished_runs():
             self.api.fail_run(run["dag_id"], run["dag_run_id"])
-
-    def kill_worker(self) -> None:
-        """Kill what looks after the task at work; the task's own process stays, as of a worker that a machine has lost."""
-        workers = psutil.Process(self.airflow._processes["scheduler"].pid).children()
-        busy = [worker for worker in workers if worker.children()]
-        assert busy, "no task is at work"
-        for worker in busy:
-            worker.kill()
-
-    def kill_and_restart(self, component: str) -> None:
-        """Kill a component of Airflow with all below it, and start it anew, as a supervisor of services does."""
-        killed = psutil.Process(self.airflow._processes[component].pid)
-        for process in (killed, *killed.children(recursive=True)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.airflow._processes[component].wait()
-        started_at, environment = datetime.now(UTC), self.airflow._process_environment()
-        self.airflow._processes[component] = self.airflow._spawn(component, COMPONENTS[component], environment)
-        until(lambda: self._beats(component, started_at), f"{component} does not come back")
-
-    def _beats(self, component: str, since: datetime) -> bool:
-        """Whether the component is at work again."""
-        try:
-            health = self.api.health()
-        except (httpx.HTTPError, AirflowApiError):
-            return False
-        if component == "api-server":
-            return True
-        beat = health[component][f"latest_{component}_heartbeat"]
-        return beat is not None and datetime.fromisoformat(beat) > since
 
     def kill_once(self, *tasks: str) -> None:
         """Let each of these tasks be killed once, in the middle of its work."""
