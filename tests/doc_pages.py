@@ -104,6 +104,7 @@ class Reader:
         self.folder, self.patch, self.strict = folder, patch, strict
         patch.chdir(folder)
         patch.setenv("LOGNAME", "ana")
+        patch.delenv("PYTEST_ADDOPTS", raising=False)  # of the run that this test is in
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         patch.setattr("txbatch.cli.printing.lines_of", _narrow)
         patch.setattr("txbatch.tables._short", _short)
