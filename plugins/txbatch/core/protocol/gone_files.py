@@ -1,7 +1,8 @@
 """Old files gone before a restate by a look back: numbers prove that no counted record is lost (R17).
 
 Retention takes old files, and each plan names all files. A file last changed before an interval began should have no record of
-the interval. The proof is the number of records: the restate has read all counted records, and all late records met since.
+the interval. The proof is the number of records: the restate has read all counted records, and all late records met since. If
+late records may be unknown, the number proves nothing.
 
 >>> from dataclasses import replace
 >>> counted, met = {"old": [9, 1, 7], "a": [5, 3, 7]}, {"a": [5, 3, 7], "late": [4, 5, 7]}
@@ -25,7 +26,19 @@ from txbatch.core.batch.planned_files import Entry, is_same, planned_size
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.errors import CannotRestate
 from txbatch.core.protocol.ledger import Ledger, PositionVersion
-from txbatch.core.protocol.lookback import FoundLate, check_files, in_files, is_by_look_back, plan_of, records_in
+from txbatch.core.protocol.lookback import (
+    FOUND_MAX,
+    NEWEST,
+    FoundLate,
+    check_files,
+    in_files,
+    interval_of,
+    is_by_look_back,
+    lookbacks,
+    plan_of,
+    records_in,
+)
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.text import how_many
 from txbatch.core.topology.topology import Topology
 
@@ -111,8 +124,9 @@ def proven(
             continue
         met = plan_of(ledger.batch(topology.name, batch.found_by).plan, name) or {"files": {}}
         numbers = _records(version.read.get(name, {})), _records(manifest.streams.get(name, {}))
-        recount = Recount(counted["files"], again["files"], met["files"], _found(ledger, batch, name), *numbers)
-        if loss := recount.loss:
+        late = ledger.found_late(batch.topology)
+        recount = Recount(counted["files"], again["files"], met["files"], _of_position(late, batch, name), *numbers)
+        if loss := recount.loss or _unknown(ledger, topology, batch, version, late):
             first, *_ = gone(recount.counted, recount.again)
             raise CannotRestate(
                 f"{topology.name}: stream {name!r}: {first} is gone since, and {loss}; late records alone are no reason to count "
@@ -122,10 +136,32 @@ def proven(
     return found
 
 
-def _found(ledger: Ledger, batch: Batch, stream: str) -> list[FoundLate]:
+def _of_position(late: Sequence[FoundLate], batch: Batch, stream: str) -> list[FoundLate]:
     """Return the late records of a restate's position, met up to the batch that asked for the restate."""
-    met = (each for each in ledger.found_late(batch.topology) if each.stream == stream)
-    return [each for each in met if each.position == batch.position and each.found_by <= (batch.found_by or 0)]
+    met = (each for each in late if each.stream == stream and each.position == batch.position)
+    return [each for each in met if each.found_by <= (batch.found_by or 0)]
+
+
+def _unknown(
+    ledger: Ledger, topology: Topology, batch: Batch, version: PositionVersion, late: Sequence[FoundLate]
+) -> str | None:
+    """Return why the ledger may not know all late records of a restate's position; None if the ledger knows all.
+
+    The ledger tells the newest finds alone. A batch looks for records of the newest intervals, and of intervals within its
+    lookback: a batch since the counting version may have read a new file without a look for records of this position.
+    """
+    since, interval = version.current.txid, interval_of(version.plan)
+    if len(late) >= FOUND_MAX and late[-1].found_by > since:
+        return f"older late records than the newest {FOUND_MAX:,} finds are unknown"
+    if interval is None:
+        return None
+    end, longest = micros_of(interval.end), max(lookbacks(topology).values(), default=0)
+    intervals = ledger.look_facts(batch, interval.end).intervals
+    later = enumerate(sorted((txid, start) for txid, start, _ in intervals if start >= end))
+    for newer, (txid, start) in later:
+        if newer >= NEWEST and since < txid <= (batch.found_by or 0) and start - longest >= end:
+            return f"txid {txid} read new files without a look for late records of {interval}"
+    return None
 
 
 def _records(read: Mapping[str, ReadPartition | None]) -> int:
