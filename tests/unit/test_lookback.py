@@ -252,6 +252,20 @@ def test_where_an_old_file_is_gone_what_comes_meanwhile_is_left_to_the_next_run(
     assert (case.counts, case.told) == ({"a": 3, "b": 1}, [])
 
 
+def test_where_an_old_file_is_gone_later_files_without_a_record_of_the_position_block_nothing(tmp_path: Path) -> None:
+    """A restate that fails once is tried by the next run, which has read one more file: it was refused for ever."""
+    case = with_an_old_file(tmp_path)
+    (tmp_path / "0.csv").unlink()
+    case.define(None)
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(2) == [2]
+    case.comes("z.csv", "03T10:00Z,c")
+    case.define("3 days")
+    assert case.run(3) == [3, 4]
+    assert (case.restates, case.told) == ([(4, 1, "lookback: 1 record in x.csv")], [])
+    assert case.counts == {"a": 2, "b": 1, "c": 1}
+
+
 def test_numbers_prove_nothing_if_late_records_are_too_many_to_be_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
