@@ -517,10 +517,14 @@ UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs =>
 RETURNING txid;
 
 -- renew_leases_of_run --
--- A run that waited for the ledger is alive: its open batches, and those of the runs named after it and a number.
+-- A run that waited for the ledger is alive: its open batches, and those of the runs named after it and a number. What is locked is
+-- at work, and is not waited for: the leases of the others would end meanwhile.
 UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
- WHERE topology = :topology AND status IN ('planned', 'emitted')
-   AND (lease_run = :run OR (starts_with(lease_run, :parts) AND substr(lease_run, length(:parts) + 1) ~ '^[0-9]+$'));
+ WHERE topology = :topology AND txid IN (
+       SELECT txid FROM txbatch.batch
+        WHERE topology = :topology AND status IN ('planned', 'emitted')
+          AND (lease_run = :run OR (starts_with(lease_run, :parts) AND substr(lease_run, length(:parts) + 1) ~ '^[0-9]+$'))
+        ORDER BY txid FOR UPDATE SKIP LOCKED);
 
 -- supersede_attempts --
 -- Older attempts of the txid are over.

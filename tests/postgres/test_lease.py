@@ -7,9 +7,9 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
-from postgres_bench import Bench
-from sqlalchemy import Engine
-from support import code, run
+from postgres_bench import Bench, words
+from sqlalchemy import Engine, text
+from support import LogSpout, code, run, word_count
 
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.transaction import Assignment
@@ -98,3 +98,16 @@ def test_a_folder_that_is_gone_stays_gone(folder: AttemptFolder) -> None:
     assert not folder.filesystem.exists(folder.path(""))
     with pytest.raises(TransientError, match=r"fence\.json cannot be read"):
         folder.read_heartbeat()
+
+
+@pytest.mark.rule("R6")
+def test_leases_are_renewed_beside_a_batch_that_is_at_work(engine: Engine) -> None:
+    """A commit that stood still held up the renewal for a minute, and then no lease was renewed at all."""
+    bench = Bench(engine, word_count(LogSpout({"a": 1_000_000}), "waited", max_pending=5))
+    for name in ("run", "run+1", "run+2"):
+        bench.emitted({"waited": words(man=10)["word_count"]}, name)
+    bench.run("UPDATE txbatch.batch SET lease_until = clock_timestamp()")
+    with engine.begin() as commit:
+        commit.execute(text("SELECT txid FROM txbatch.batch WHERE topology = 'waited' AND txid = 2 FOR UPDATE"))
+        bench.ledger.renew_leases_of_run("waited", "run", "+")
+    assert [bench.ledger.batch("waited", txid).lease_live for txid in (1, 2, 3)] == [True, False, True]

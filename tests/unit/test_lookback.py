@@ -33,6 +33,7 @@ from txbatch.core.errors import (
     TxbatchError,
     Unavailable,
 )
+from txbatch.core.protocol import gone_files
 from txbatch.core.protocol.gone_files import Recount
 from txbatch.core.protocol.lookback import (
     CountedPlan,
@@ -44,6 +45,7 @@ from txbatch.core.protocol.lookback import (
     lookbacks,
     outstanding,
 )
+from txbatch.memory import came_late
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -248,6 +250,58 @@ def test_where_an_old_file_is_gone_what_comes_meanwhile_is_left_to_the_next_run(
     assert case.counts == {"a": 1, "b": 1}
     assert case.run(3) == [4, 5]
     assert (case.counts, case.told) == ({"a": 3, "b": 1}, [])
+
+
+def test_where_an_old_file_is_gone_later_files_without_a_record_of_the_position_block_nothing(tmp_path: Path) -> None:
+    """A restate that fails once is tried by the next run, which has read one more file: it was refused for ever."""
+    case = with_an_old_file(tmp_path)
+    (tmp_path / "0.csv").unlink()
+    case.define(None)
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(2) == [2]
+    case.comes("z.csv", "03T10:00Z,c")
+    case.define("3 days")
+    assert case.run(3) == [3, 4]
+    assert (case.restates, case.told) == ([(4, 1, "lookback: 1 record in x.csv")], [])
+    assert case.counts == {"a": 2, "b": 1, "c": 1}
+
+
+def test_numbers_prove_nothing_if_late_records_are_too_many_to_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger tells the newest late records alone: as many as were not told might be lost."""
+    case = with_an_old_file(tmp_path, "2024-01-01T09:00Z,c")
+    case.define(None)
+    (tmp_path / "0.csv").unlink()
+    case.comes("x.csv", "01T10:00Z,a")
+    assert case.run(2) == [2]
+    case.comes("y.csv", "01T10:00Z,a")
+    case.define("3 days")
+    for module in (came_late, gone_files):
+        monkeypatch.setattr(module, "FOUND_MAX", 1)
+    assert case.run(3)[0] == 3
+    (told,) = case.told
+    assert "0.csv is gone since, and older late records than the newest 1 finds are unknown" in told
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1, "c": 1}, [])
+
+
+def test_numbers_prove_nothing_if_a_batch_read_new_files_without_a_look_at_the_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many later intervals, and too far back: as many records as such a batch passed over might be lost."""
+    case = with_an_old_file(tmp_path, "2024-01-01T09:00Z,c")
+    case.define("1 day")
+    (tmp_path / "0.csv").unlink()
+    for module in (came_late, gone_files):
+        monkeypatch.setattr(module, "NEWEST", 1)
+    assert case.run(4) == [2]
+    case.comes("x.csv", "01T10:00Z,a")
+    assert (case.run(5), case.told) == ([3], [])
+    case.comes("y.csv", "01T10:00Z,a")
+    assert case.run(2)[0] == 4
+    (told,) = case.told
+    assert "0.csv is gone since, and txid 3 read new files without a look" in told
+    assert (case.counts, case.restates) == ({"a": 1, "b": 1, "c": 1}, [])
 
 
 MET = FoundLate(7, "in", 1, day(1), 1, BatchStatus.COMMITTED, "run", {"x": Late(3, 0)}, {"x": [90, 5]}, {})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.planned_files import Entry
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import gone_files, lookback, restate
@@ -185,11 +186,21 @@ class LookBack:
                 begins = None if late.is_rough else late.interval.start
                 if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now), begins):
                     return told
-                if told := gone_files.why_not(then["files"], now["files"], met["files"]):
-                    return told
             except TxbatchError as error:
                 return error.text
+            if gone_files.gone(then["files"], now["files"]):
+                looked = {} if late.unread else self._looked(found_by, name)
+                if told := gone_files.why_not(then["files"], now["files"], looked):
+                    return told
         return None
+
+    def _looked(self, batch: Batch, stream: str) -> Mapping[str, Entry]:
+        """Return the files of the newest plan by which a batch of the topology looked for late records."""
+        ledger = self.steps.ledger
+        plan = ledger.look_facts(replace(batch, txid=ledger.last_txid(self.name) + 1), None).before
+        of = None if plan is None else plan_of(plan, stream)
+        files: Mapping[str, Entry] = of["files"] if of else {}
+        return files
 
 
 def _older(late: LatePosition, done: Sequence[Batch]) -> str | None:

@@ -1,7 +1,8 @@
 """Old files gone before a restate by a look back: numbers prove that no counted record is lost (R17).
 
 Retention takes old files, and each plan names all files. A file last changed before an interval began should have no record of
-the interval. The proof is the number of records: the restate has read all counted records, and all late records met since.
+the interval. The proof is the number of records: the restate has read all counted records, and all late records met since. If
+late records may be unknown, the number proves nothing.
 
 >>> from dataclasses import replace
 >>> counted, met = {"old": [9, 1, 7], "a": [5, 3, 7]}, {"a": [5, 3, 7], "late": [4, 5, 7]}
@@ -22,10 +23,23 @@ from dataclasses import dataclass
 from txbatch.core.batch.came_late import Late
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.planned_files import Entry, is_same, planned_size
-from txbatch.core.batch.transaction import Batch
+from txbatch.core.batch.transaction import Batch, Interval
 from txbatch.core.errors import CannotRestate
 from txbatch.core.protocol.ledger import Ledger, PositionVersion
-from txbatch.core.protocol.lookback import FoundLate, check_files, in_files, is_by_look_back, plan_of, records_in
+from txbatch.core.protocol.lookback import (
+    FOUND_MAX,
+    NEWEST,
+    FoundLate,
+    LookFacts,
+    check_files,
+    in_files,
+    interval_of,
+    is_by_look_back,
+    lookbacks,
+    plan_of,
+    records_in,
+)
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.text import how_many
 from txbatch.core.topology.topology import Topology
 
@@ -37,8 +51,8 @@ def gone(counted: Mapping[str, Entry], again: Mapping[str, Entry]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """A stream of a restate before the commit: the files of the `counted` plan, of the plan `again`, and of the batch that `met`
-    the late records; the late records `found` by batches; and the numbers of records `before` and `now`.
+    """A stream of a restate before the commit: the files of the `counted` plan, of the plan `again`, and of the newest plan of a
+    look, which `met` the late records; the late records `found` by batches; and the numbers of records `before` and `now`.
     """
 
     counted: Mapping[str, Entry]
@@ -104,15 +118,18 @@ def proven(
 
     Raise CannotRestate if records may be lost.
     """
-    found = set[str]()
+    found, interval = set[str](), interval_of(version.plan)
     for name in in_files(topology):
         counted, again = plan_of(version.plan, name), plan_of(batch.plan, name)
-        if batch.found_by is None or not counted or not again or not gone(counted["files"], again["files"]):
+        if interval is None or not counted or not again or not gone(counted["files"], again["files"]):
             continue
-        met = plan_of(ledger.batch(topology.name, batch.found_by).plan, name) or {"files": {}}
+        facts = ledger.look_facts(batch, interval.end)  # first: no late record in the files of the plan is missed
+        late = ledger.found_late(batch.topology)
+        mine = [each for each in late if each.stream == name and each.position == batch.position]
+        met = plan_of(facts.before, name) if mine and facts.before else None
         numbers = _records(version.read.get(name, {})), _records(manifest.streams.get(name, {}))
-        recount = Recount(counted["files"], again["files"], met["files"], _found(ledger, batch, name), *numbers)
-        if loss := recount.loss:
+        recount = Recount(counted["files"], again["files"], met["files"] if met else {}, mine, *numbers)
+        if loss := recount.loss or _unknown(topology, version, interval, facts, late):
             first, *_ = gone(recount.counted, recount.again)
             raise CannotRestate(
                 f"{topology.name}: stream {name!r}: {first} is gone since, and {loss}; late records alone are no reason to count "
@@ -122,10 +139,23 @@ def proven(
     return found
 
 
-def _found(ledger: Ledger, batch: Batch, stream: str) -> list[FoundLate]:
-    """Return the late records of a restate's position, met up to the batch that asked for the restate."""
-    met = (each for each in ledger.found_late(batch.topology) if each.stream == stream)
-    return [each for each in met if each.position == batch.position and each.found_by <= (batch.found_by or 0)]
+def _unknown(
+    topology: Topology, version: PositionVersion, interval: Interval, facts: LookFacts, late: Sequence[FoundLate]
+) -> str | None:
+    """Return why the ledger may not know all late records of a position's interval; None if the ledger knows all.
+
+    The ledger tells the newest finds alone. A batch looks for records of the newest intervals, and of intervals within its
+    lookback: a batch since the counting version may have read a new file without a look for records of this position.
+    """
+    since, end = version.current.txid, micros_of(interval.end)
+    if len(late) >= FOUND_MAX and late[-1].found_by > since:
+        return f"older late records than the newest {FOUND_MAX:,} finds are unknown"
+    longest = max(lookbacks(topology).values(), default=0)
+    later = sorted((txid, start) for txid, start, _ in facts.intervals if start >= end)
+    for newer, (txid, start) in enumerate(later):
+        if newer >= NEWEST and txid > since and start - longest >= end:
+            return f"txid {txid} read new files without a look for late records of {interval}"
+    return None
 
 
 def _records(read: Mapping[str, ReadPartition | None]) -> int:
