@@ -352,6 +352,44 @@ def test_a_green_run_is_told_by_its_last_task(
     assert run.note == (noted and f"txbatch: {noted}")
 
 
+@pytest.mark.parametrize(
+    ("lines", "committed", "noted"),
+    [
+        (["waited 3 min for the ledger", "txid 5 would have 7 records"], None, "txid 5 would have 7 records"),
+        (["waited 3 min for the ledger", "already committed as txid 7"], "txid 7", "already committed as txid 7"),
+        (["waits for the ledger since 10:00 UTC"], None, f"{BY_MARK}; before: waits for the ledger since 10:00 UTC"),
+    ],
+    ids=["a plan", "the commit is cleared alone", "marked as skipped"],
+)
+def test_a_task_without_a_part_that_waited_for_the_ledger_was_not_marked(
+    lines: list[str], committed: str | None, noted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a task waits, and is skipped without a line of its own: of a run that plans first, the task `commit`."""
+    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key, task=None: None if task else lines[0])
+    monkeypatch.setattr(txbatch_plugin, "_lines", lambda run: lines)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {"commit": "skipped", "success": "skipped"})
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: committed)
+    monkeypatch.setattr(txbatch_plugin, "_waited", lambda run, line: line)
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    assert run.note == f"txbatch: {noted}"
+
+
+@pytest.mark.parametrize(
+    ("operator", "told"), [(txbatch_plugin.FIRST_TASK, f"txbatch: {BY_MARK}"), ("BashOperator", None)]
+)
+def test_a_run_that_is_marked_in_an_airflow_that_gives_no_dag_says_so(
+    operator: str, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server of Airflow 3.1."""
+    monkeypatch.setattr("sqlalchemy.orm.object_session", lambda run: SimpleNamespace(no_autoflush=nullcontext()))
+    monkeypatch.setattr(txbatch_plugin, "_xcoms", lambda *_: [])
+    tasks = [SimpleNamespace(task_id="a", operator=operator, state="success")]
+    run: Any = SimpleNamespace(note=None, dag=None, logical_date=None, get_task_instances=lambda session: tasks)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    assert run.note == told
+
+
 class Notes:
     """A run's note in an Airflow whose tasks can write the note while the run works, and what the task leaves for the end."""
 
