@@ -65,6 +65,8 @@ class RunNotes:
     def on_dag_run_failed(self, dag_run: DagRun) -> None:
         """Note the newest line left by a task of the run: the findings, or the error; or the tasks that left none."""
         line, states = _left(dag_run), _states(dag_run)
+        if line and states and line.startswith("failed") and not _is_of_now(dag_run, line, states):
+            line = None
         _note(dag_run, failed(line, _committed(dag_run), states) if states else line)
 
 
@@ -105,6 +107,14 @@ def failed(line: str | None, committed: str | None, states: Mapping[str, str | N
     outcome = f"committed before: {committed}" if committed else "nothing is half counted"
     told = f"failed: {tasks} ended by a mark, a kill, a timeout or an unknown error; clear the run to go on; {outcome}"
     return f"{told}; before: {line}" if line else told
+
+
+def _is_of_now(dag_run: DagRun, line: str, states: Mapping[str, str | None]) -> bool:
+    """True for the line of a task that has failed. The line of another task is from before the run was cleared: Airflow keeps
+    the line until the task begins again.
+    """
+    found = [_newest(dag_run, XCOM_KEY, task) for task, state in states.items() if state == "failed"]
+    return any(told and line.startswith(told) for told in found)
 
 
 def _note(dag_run: DagRun, line: str | None) -> None:

@@ -266,7 +266,7 @@ def test_a_note_says_how_long_the_run_waited_for_the_ledger(
 ) -> None:
     left = {txbatch_plugin.XCOM_KEY: line, txbatch_plugin.WAITED_KEY: waited}
     monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key: left[key])
-    run: Any = SimpleNamespace(note=None, dag=None)
+    run: Any = SimpleNamespace(note=None, dag=SimpleNamespace(tasks=[]))
     txbatch_plugin.RunNotes().on_dag_run_failed(run)
     assert run.note == (told and f"txbatch: {told}")
     assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)
@@ -311,6 +311,37 @@ def test_a_red_run_without_an_error_says_which_task_has_ended(
 ) -> None:
     states = {"emit_batch": "success", "commit": "failed", "success": "upstream_failed"}
     assert txbatch_plugin.failed(line, committed, states) == (told or str(line)).format(line)
+
+
+OLD = "failed: TX413 txid 1 is emitted, not committed; clear the task commit"
+
+
+@pytest.mark.parametrize(
+    ("states", "noted"),
+    [
+        (
+            {"emit_batch": "failed", "commit": "upstream_failed"},
+            f"failed: emit_batch {BY_ITSELF}; nothing is half counted",
+        ),
+        ({"emit_batch": "success", "commit": "failed"}, f"{OLD}; waited 3 min for the ledger"),
+    ],
+    ids=["of before the clear", "of now"],
+)
+def test_a_red_run_does_not_repeat_the_error_of_before_it_was_cleared(
+    states: dict[str, str], noted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow keeps what a task has left until the task begins again; a task that was killed leaves nothing."""
+    left = {"commit": OLD, None: OLD}
+
+    def newest(run: object, key: str, task: str | None = None) -> str | None:
+        return left.get(task) if key == txbatch_plugin.XCOM_KEY else "waited 3 min for the ledger"
+
+    monkeypatch.setattr(txbatch_plugin, "_newest", newest)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: states)
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: None)
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_failed(run)
+    assert run.note == f"txbatch: {noted}"
 
 
 def test_a_run_that_was_marked_before_any_task_failed_says_so() -> None:
