@@ -59,7 +59,10 @@ class RunNotes:
             elif line and line.startswith(WAITS):
                 told = next(filter(ends, _lines(dag_run)), None)
             line = _waited(dag_run, told) or line
-        _note(dag_run, succeeded(line, _committed(dag_run)))
+        committed = _committed(dag_run)
+        if committed and line and PROGRESS in line and not _newest(dag_run, XCOM_KEY, LAST_TASK):
+            line = None  # all is committed, and the last task was marked: no event was sent
+        _note(dag_run, succeeded(line, committed))
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: DagRun) -> None:

@@ -407,6 +407,28 @@ def test_a_task_without_a_part_that_waited_for_the_ledger_was_not_marked(
 
 
 @pytest.mark.parametrize(
+    ("committed", "of_last", "noted"),
+    [
+        ("txids 4 to 6", None, WITHOUT_EVENT.replace("txid 7", "txids 4 to 6")),
+        ("txids 4 to 6", "txids 4 to 6: 3 batches", None),
+        (None, None, None),
+    ],
+    ids=["the last task is marked", "the emission is cleared alone", "the run is marked"],
+)
+def test_a_run_that_catches_up_says_that_its_event_was_not_sent(
+    committed: str | None, of_last: str | None, noted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = "3 of 3 batches are committed; to go on, clear the run"
+    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key, task=None: of_last if task else progress)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {"commit": "success", "success": "success"})
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: committed)
+    monkeypatch.setattr(txbatch_plugin, "_waited", lambda run, line: line)
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    assert run.note == f"txbatch: {noted or progress}"
+
+
+@pytest.mark.parametrize(
     ("operator", "told"), [(txbatch_plugin.FIRST_TASK, f"txbatch: {BY_MARK}"), ("BashOperator", None)]
 )
 def test_a_run_that_is_marked_in_an_airflow_that_gives_no_dag_says_so(
