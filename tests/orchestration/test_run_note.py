@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import Param
+from airflow.sdk.execution_time.comms import DagRunResult
 
 import txbatch_plugin
 from txbatch import __version__
@@ -498,6 +499,23 @@ def test_an_api_server_that_takes_no_note_now_fails_no_task(monkeypatch: pytest.
     monkeypatch.setattr("txbatch.fit.present_note", away)
     result.tell(run.context, "txid 7: 9 records")
     assert (run.note, run.left) == (None, {result.XCOM_KEY: "txid 7: 9 records"})
+
+
+@pytest.mark.parametrize(("state", "noted"), [("running", ["txbatch: 58 of 365"]), ("success", []), ("failed", [])])
+def test_a_task_that_was_marked_at_its_work_does_not_note_behind_the_end_of_its_run(
+    state: str, noted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note of the end says what to do; the API server takes notes of any task."""
+    answer = DagRunResult.model_construct(state=state, note="txbatch: 57 of 365; to go on, clear the run")
+    comms = SimpleNamespace(send=lambda asked: answer)
+    monkeypatch.setattr("airflow.sdk.execution_time.task_runner.SUPERVISOR_COMMS", comms, raising=False)
+    written = list[str]()
+    context: Any = {
+        "ti": SimpleNamespace(update_dagrun_note=written.append),
+        "dag_run": SimpleNamespace(dag_id="sales", run_id="a"),
+    }
+    result.note_now(context, "58 of 365")
+    assert written == noted
 
 
 def test_a_run_that_waits_says_so_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
