@@ -29,7 +29,8 @@ LENGTH_MAX = 900
 FIRST_TASK = "InitializeTransactionOperator"
 COMMIT_TASK, LAST_TASK = "commit", "success"
 # How lines begin that no run of a topology ends with, unless somebody marks its tasks.
-UNFINISHED = ("failed", "tried again", "waits for ", "waited ")
+WAITS = ("waits for ", "waited ")
+UNFINISHED = ("failed", "tried again", *WAITS)
 # In the line of a run that catches up, on its way.
 PROGRESS = "; to go on, "
 PREFIX = "txbatch"
@@ -50,16 +51,25 @@ class RunNotes:
         if not states:
             _note(dag_run, line or _too_late(dag_run))
             return
-        if (
-            not ends(line) and states.get(LAST_TASK) == "success"
-        ):  # a task that was marked at work may leave a line after the end
-            line = _waited(dag_run, _newest(dag_run, XCOM_KEY, LAST_TASK)) or line
-        _note(dag_run, succeeded(line, _committed(dag_run)))
+        if not ends(line):
+            # A task that was marked at work may leave a line after the end; a task that had no part in the run, a wait.
+            told = None
+            if states.get(LAST_TASK) == "success":
+                told = _newest(dag_run, XCOM_KEY, LAST_TASK)
+            elif line and line.startswith(WAITS):
+                told = next(filter(ends, _lines(dag_run)), None)
+            line = _waited(dag_run, told) or line
+        committed = _committed(dag_run)
+        if committed and line and PROGRESS in line and not _newest(dag_run, XCOM_KEY, LAST_TASK):
+            line = None  # all is committed, and the last task was marked: no event was sent
+        _note(dag_run, succeeded(line, committed))
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: DagRun) -> None:
         """Note the newest line left by a task of the run: the findings, or the error; or the tasks that left none."""
         line, states = _left(dag_run), _states(dag_run)
+        if line and states and line.startswith("failed") and not _is_of_now(dag_run, line, states):
+            line = None
         _note(dag_run, failed(line, _committed(dag_run), states) if states else line)
 
 
@@ -102,6 +112,14 @@ def failed(line: str | None, committed: str | None, states: Mapping[str, str | N
     return f"{told}; before: {line}" if line else told
 
 
+def _is_of_now(dag_run: DagRun, line: str, states: Mapping[str, str | None]) -> bool:
+    """True for the line of a task that has failed. The line of another task is from before the run was cleared: Airflow keeps
+    the line until the task begins again.
+    """
+    found = [_newest(dag_run, XCOM_KEY, task) for task, state in states.items() if state == "failed"]
+    return any(told and line.startswith(told) for told in found)
+
+
 def _note(dag_run: DagRun, line: str | None) -> None:
     if line and not (dag_run.note and not dag_run.note.startswith(MARK)):
         dag_run.note = f"{MARK}{line}"[:LENGTH_MAX]
@@ -133,25 +151,34 @@ def _newest(dag_run: DagRun, key: str, task: str | None = None) -> str | None:
     return line_of(_xcom(dag_run, key, task))
 
 
+def _lines(dag_run: DagRun) -> list[str]:
+    """Return the lines left by the tasks of the run, the newest first."""
+    return [line for value in _xcoms(dag_run, XCOM_KEY, None) if (line := line_of(value))]
+
+
 def _xcom(dag_run: DagRun, key: str, task: str | None = None) -> object:
     """Return the newest XCom of the run with this key, of a task or of any; None without one."""
+    return next(iter(_xcoms(dag_run, key, task, 1)), None)
+
+
+def _xcoms(dag_run: DagRun, key: str, task: str | None, many: int | None = None) -> list[object]:
+    """Return XComs of the run with this key, of a task or of any, the newest first: all, or at most so many."""
     from sqlalchemy import select
     from sqlalchemy.orm import object_session
 
     try:
         from airflow.models.xcom import XComModel
     except ImportError:  # an older Airflow, in which no DAG of txbatch loads
-        return None
+        return []
     session = object_session(dag_run)
     if session is None:
-        return None
+        return []
     mine = [XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == key]
     if task is not None:
         mine.append(XComModel.task_id == task)
     with session.no_autoflush:
-        newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(1)
-        found = session.scalars(newest).first()
-    return None if found is None else found.value
+        newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(many)
+        return [found.value for found in session.scalars(newest)]
 
 
 def _committed(dag_run: DagRun) -> str | None:
@@ -179,14 +206,20 @@ def txids_of(value: object) -> str | None:
 
 
 def _states(dag_run: DagRun) -> dict[str, str | None]:
-    """Return the state of each task of a topology's run; nothing for the run of another DAG, or for a run without tasks."""
+    """Return the state of each task of a topology's run; nothing for the run of another DAG, or for a run without tasks.
+
+    The API server of Airflow 3.1 gives a run that somebody marks without its DAG: its tasks say whose it is.
+    """
     from sqlalchemy.orm import object_session
 
-    session = object_session(dag_run) if _of_topology(dag_run) else None
+    session = object_session(dag_run) if dag_run.dag is None or _of_topology(dag_run) else None
     if session is None:
         return {}
     with session.no_autoflush:
-        return {each.task_id: each.state for each in dag_run.get_task_instances(session=session)}
+        found = dag_run.get_task_instances(session=session)
+    if dag_run.dag is None and FIRST_TASK not in {each.operator for each in found}:
+        return {}
+    return {each.task_id: each.state for each in found}
 
 
 def _of_topology(dag_run: DagRun) -> bool:

@@ -116,13 +116,18 @@ def note_writer(task_instance: Any) -> Callable[[str], None] | None:
 
 
 def present_note(dag_run: Any) -> str | None:
-    """Return the note of a run as the note is now, for a task: what Airflow tells a task of its run is of the task's start."""
+    """Return the note of a run as the note is now, for a task: what Airflow tells a task of its run is of the task's start.
+
+    Raise LookupError if the run has ended: a task that was marked at its work goes on for some seconds.
+    """
     from airflow.sdk.execution_time.comms import DagRunResult, GetDagRun
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
     answer = SUPERVISOR_COMMS.send(GetDagRun(dag_id=dag_run.dag_id, run_id=dag_run.run_id))
     if not isinstance(answer, DagRunResult):
         raise TypeError(f"no run: {answer}")
+    if answer.state in ("success", "failed"):
+        raise LookupError("the run has ended")
     return answer.note
 
 

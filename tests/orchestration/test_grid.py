@@ -374,6 +374,18 @@ def test_reaches_back_bounds_how_old_an_interval_may_be_and_what_is_left_is_told
     assert over(monkeypatch, dag, old, **by_hand) == ["01-04"], "counted back from a date given by hand"
 
 
+def test_what_the_run_itself_has_counted_is_not_told_as_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that filled a gap, and is cleared when the gap is older than reaches_back."""
+    dag, old = dag_of(DAILY), (False, between("2025-12-01", "2025-12-02"))
+    first: Any = dag.task_dict["initialize_transaction"]
+    first.reaches_back = timedelta(days=3)
+    mine, later = (True, between("2025-12-02", "2026-01-06")), (False, between("2026-01-06", "2026-01-08"))
+    found = asked(monkeypatch, dag, mine, old, later)
+    assert (days(found), found.told) == (["01-08"], None)
+    left = asked(monkeypatch, dag, old, (True, between("2025-12-02", "2025-12-05")), later)
+    assert left.told == "what is not counted from 2025-12-05 (UTC) on is older than reaches_back, and left"
+
+
 @pytest.mark.parametrize("given", [timedelta(), timedelta(days=-1), 7, "7 days"])
 def test_a_bound_that_is_no_length_is_refused_and_so_is_one_without_a_grid(made: Any, given: Any) -> None:
     with refused("TX105", "reaches_back"):

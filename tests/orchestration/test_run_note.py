@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import Param
+from airflow.sdk.execution_time.comms import DagRunResult
 
 import txbatch_plugin
 from txbatch import __version__
@@ -266,7 +267,7 @@ def test_a_note_says_how_long_the_run_waited_for_the_ledger(
 ) -> None:
     left = {txbatch_plugin.XCOM_KEY: line, txbatch_plugin.WAITED_KEY: waited}
     monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key: left[key])
-    run: Any = SimpleNamespace(note=None, dag=None)
+    run: Any = SimpleNamespace(note=None, dag=SimpleNamespace(tasks=[]))
     txbatch_plugin.RunNotes().on_dag_run_failed(run)
     assert run.note == (told and f"txbatch: {told}")
     assert (result.XCOM_KEY, result.WAITED_KEY) == (txbatch_plugin.XCOM_KEY, txbatch_plugin.WAITED_KEY)
@@ -313,6 +314,37 @@ def test_a_red_run_without_an_error_says_which_task_has_ended(
     assert txbatch_plugin.failed(line, committed, states) == (told or str(line)).format(line)
 
 
+OLD = "failed: TX413 txid 1 is emitted, not committed; clear the task commit"
+
+
+@pytest.mark.parametrize(
+    ("states", "noted"),
+    [
+        (
+            {"emit_batch": "failed", "commit": "upstream_failed"},
+            f"failed: emit_batch {BY_ITSELF}; nothing is half counted",
+        ),
+        ({"emit_batch": "success", "commit": "failed"}, f"{OLD}; waited 3 min for the ledger"),
+    ],
+    ids=["of before the clear", "of now"],
+)
+def test_a_red_run_does_not_repeat_the_error_of_before_it_was_cleared(
+    states: dict[str, str], noted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow keeps what a task has left until the task begins again; a task that was killed leaves nothing."""
+    left = {"commit": OLD, None: OLD}
+
+    def newest(run: object, key: str, task: str | None = None) -> str | None:
+        return left.get(task) if key == txbatch_plugin.XCOM_KEY else "waited 3 min for the ledger"
+
+    monkeypatch.setattr(txbatch_plugin, "_newest", newest)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: states)
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: None)
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_failed(run)
+    assert run.note == f"txbatch: {noted}"
+
+
 def test_a_run_that_was_marked_before_any_task_failed_says_so() -> None:
     told = txbatch_plugin.failed(None, None, {"emit_batch": "skipped", "commit": None})
     assert told == f"failed: the run {BY_ITSELF}; nothing is half counted"
@@ -350,6 +382,66 @@ def test_a_green_run_is_told_by_its_last_task(
     if dag_id == "sales":
         noted = noted or f"{BY_MARK}; before: {left[None]}"
     assert run.note == (noted and f"txbatch: {noted}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "committed", "noted"),
+    [
+        (["waited 3 min for the ledger", "txid 5 would have 7 records"], None, "txid 5 would have 7 records"),
+        (["waited 3 min for the ledger", "already committed as txid 7"], "txid 7", "already committed as txid 7"),
+        (["waits for the ledger since 10:00 UTC"], None, f"{BY_MARK}; before: waits for the ledger since 10:00 UTC"),
+    ],
+    ids=["a plan", "the commit is cleared alone", "marked as skipped"],
+)
+def test_a_task_without_a_part_that_waited_for_the_ledger_was_not_marked(
+    lines: list[str], committed: str | None, noted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a task waits, and is skipped without a line of its own: of a run that plans first, the task `commit`."""
+    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key, task=None: None if task else lines[0])
+    monkeypatch.setattr(txbatch_plugin, "_lines", lambda run: lines)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {"commit": "skipped", "success": "skipped"})
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: committed)
+    monkeypatch.setattr(txbatch_plugin, "_waited", lambda run, line: line)
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    assert run.note == f"txbatch: {noted}"
+
+
+@pytest.mark.parametrize(
+    ("committed", "of_last", "noted"),
+    [
+        ("txids 4 to 6", None, WITHOUT_EVENT.replace("txid 7", "txids 4 to 6")),
+        ("txids 4 to 6", "txids 4 to 6: 3 batches", None),
+        (None, None, None),
+    ],
+    ids=["the last task is marked", "the emission is cleared alone", "the run is marked"],
+)
+def test_a_run_that_catches_up_says_that_its_event_was_not_sent(
+    committed: str | None, of_last: str | None, noted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = "3 of 3 batches are committed; to go on, clear the run"
+    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key, task=None: of_last if task else progress)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {"commit": "success", "success": "success"})
+    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: committed)
+    monkeypatch.setattr(txbatch_plugin, "_waited", lambda run, line: line)
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    assert run.note == f"txbatch: {noted or progress}"
+
+
+@pytest.mark.parametrize(
+    ("operator", "told"), [(txbatch_plugin.FIRST_TASK, f"txbatch: {BY_MARK}"), ("BashOperator", None)]
+)
+def test_a_run_that_is_marked_in_an_airflow_that_gives_no_dag_says_so(
+    operator: str, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server of Airflow 3.1."""
+    monkeypatch.setattr("sqlalchemy.orm.object_session", lambda run: SimpleNamespace(no_autoflush=nullcontext()))
+    monkeypatch.setattr(txbatch_plugin, "_xcoms", lambda *_: [])
+    tasks = [SimpleNamespace(task_id="a", operator=operator, state="success")]
+    run: Any = SimpleNamespace(note=None, dag=None, logical_date=None, get_task_instances=lambda session: tasks)
+    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    assert run.note == told
 
 
 class Notes:
@@ -407,6 +499,23 @@ def test_an_api_server_that_takes_no_note_now_fails_no_task(monkeypatch: pytest.
     monkeypatch.setattr("txbatch.fit.present_note", away)
     result.tell(run.context, "txid 7: 9 records")
     assert (run.note, run.left) == (None, {result.XCOM_KEY: "txid 7: 9 records"})
+
+
+@pytest.mark.parametrize(("state", "noted"), [("running", ["txbatch: 58 of 365"]), ("success", []), ("failed", [])])
+def test_a_task_that_was_marked_at_its_work_does_not_note_behind_the_end_of_its_run(
+    state: str, noted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note of the end says what to do; the API server takes notes of any task."""
+    answer = DagRunResult.model_construct(state=state, note="txbatch: 57 of 365; to go on, clear the run")
+    comms = SimpleNamespace(send=lambda asked: answer)
+    monkeypatch.setattr("airflow.sdk.execution_time.task_runner.SUPERVISOR_COMMS", comms, raising=False)
+    written = list[str]()
+    context: Any = {
+        "ti": SimpleNamespace(update_dagrun_note=written.append),
+        "dag_run": SimpleNamespace(dag_id="sales", run_id="a"),
+    }
+    result.note_now(context, "58 of 365")
+    assert written == noted
 
 
 def test_a_run_that_waits_says_so_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_verifying_triggers_the_dag_that_verifies(browser: Browser, examples: Ex
         ),
         (403, "Forbidden", "Forbidden. Airflow decides who may trigger a run."),
         (401, "Not authenticated", "Not authenticated."),
-        (503, None, "Airflow answered 503."),
+        (504, None, "Airflow answered 504. A run may have begun all the same: look at the DAG's runs"),
     ],
 )
 def test_what_airflow_refuses_is_said_word_for_word(

@@ -150,7 +150,8 @@ def over(steps: Steps, run_name: str, context: Context) -> Over:
     """
     dag, moment = context["dag"], _moment(context)
     mine, others = _counted(steps, run_name)
-    since = _start([*mine, *others], moment, of_airflow(dag), dag)
+    counted = sorted([*mine, *others], key=lambda each: each.start)
+    since = _start(counted, moment, of_airflow(dag), dag)
     start = max(since, _reached(moment, dag) or since)
     if start >= moment:
         return Over([])
@@ -159,7 +160,7 @@ def over(steps: Steps, run_name: str, context: Context) -> Over:
     told = [
         _in_gaps(first[:INTERVALS_MAX], others, dag),
         _refused(refused, dag),
-        None if start == since else _beyond(next(_uncounted(others, Interval(since, moment), dag), None), start, dag),
+        None if start == since else _beyond(next(_uncounted(counted, Interval(since, moment), dag), None), start, dag),
         f"more than {INTERVALS_MAX:,} intervals are over: the next run goes on" if len(first) > INTERVALS_MAX else None,
     ]
     return Over(first[:INTERVALS_MAX], "; ".join(filter(None, told)) or None)

@@ -11,7 +11,7 @@ import { covers, digits, hours, many, took, unit, zoneOf } from "./words.js";
 
 const WHY_MAX = 2000;
 const NEVER_HALF = "Until then reports show the old numbers, and after it the new ones: never half.";
-// What is told behind the words of a refusal, by its status.
+// What is told behind the words of a refusal, by its status; 0 is also for a server, or a proxy, that failed on the way.
 const MORE = {
   0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
   401: " Log in again, and then ask again.",
@@ -145,7 +145,7 @@ async function act(view, hands, dagId, conf, then = null) {
     const runId = await trigger(dagId, conf);
     await watch(view, hands, dagId, runId, then);
   } catch (error) {
-    hands.say(ill(refusal(error), MORE[error.status]));
+    hands.say(ill(refusal(error), MORE[error.status >= 500 ? 0 : error.status]));
   }
   hands.busy(false);
 }
