@@ -162,7 +162,7 @@ def dags() -> str:
     return page(
         "Python: DAG files",
         "Here you find the functions that a DAG file imports from `txbatch.orchestration`.",
-        "You need Airflow 3.1 to 3.3. Fields of a run's form are under [settings](settings.md).",
+        "You need Airflow 3.1 to 3.4. Fields of a run's form are under [settings](settings.md).",
         _of_source(),
     )
 
