@@ -543,3 +543,23 @@ def test_what_vanished_is_told_by_all_plans_of_one_look() -> None:
     with coordinator.one_look():
         plans = [coordinator.initialize_transaction(txid, None, None) for txid in (1, 2)]
     assert [plan and plan["missing"] for plan in plans] == [["a"], ["a"]]
+
+
+def test_a_source_with_nothing_new_is_listed_once_by_all_plans_of_one_look() -> None:
+    """Its listing has nothing left, and is a listing all the same: another stream may have more for the next txid."""
+
+    class Listed(LogSpout):
+        listed = 0
+
+        def partitions(self) -> Any:
+            self.listed += 1
+            return super().partitions()
+
+    spout = Listed({"a": 10})
+    coordinator = PartitionedCoordinator(spout)
+    coordinator.offsets = {"a": {"start": 0, "end": 10}}
+    with coordinator.one_look():
+        assert [coordinator.initialize_transaction(txid, None, None) for txid in (2, 3)] == [None, None]
+    assert spout.listed == 1
+    assert coordinator.initialize_transaction(4, None, None) is None
+    assert spout.listed == 2

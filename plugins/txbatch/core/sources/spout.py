@@ -161,7 +161,9 @@ class OpaquePartitionedSpout(PartitionedSpout):
 class PartitionedCoordinator(BatchCoordinator):
     """Plans a partitioned spout: for each partition the range after its last range, for at most `max_partitions` partitions."""
 
-    # While several txids are planned: the partitions that may have something new, each with the reason if it is unreadable.
+    # While several txids are planned (`_looking`): the partitions that may have something new, each with the reason if it is
+    # unreadable. None before the listing; empty if no partition has anything new.
+    _looking = False
     _listed: dict[str, str | None] | None = None
 
     def __init__(self, spout: PartitionedSpout) -> None:
@@ -174,12 +176,12 @@ class PartitionedCoordinator(BatchCoordinator):
         """Context manager. Plans in the block use a single listing; a partition with nothing new, or unreadable, is not asked
         again.
         """
-        self._listed = {}
+        self._looking = True
         try:
             with self.spout.one_look():
                 yield
         finally:
-            self._listed = None
+            self._looking, self._listed = False, None
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
@@ -218,13 +220,13 @@ class PartitionedCoordinator(BatchCoordinator):
 
     def _to_ask(self) -> dict[str, str | None]:
         """Return the partitions that may have something new, in order, each with the reason if it was found unreadable."""
-        if self._listed:
+        if self._listed is not None:
             return self._listed
         of = type(self.spout).__name__
         names = checked_names(of, self.spout.partitions_to_ask(self.offsets))
         self._missing = missing_of(of, self.spout.vanish, self.offsets, self._all(names))
         found: dict[str, str | None] = dict.fromkeys(names)
-        if self._listed is not None:
+        if self._looking:
             self._listed = found
         return found
 
