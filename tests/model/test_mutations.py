@@ -15,7 +15,7 @@ from txbatch.core.batch.apart import Apply, LastWriter, LedgerView
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import StaleAttempt, StateAhead
-from txbatch.core.protocol import decisions
+from txbatch.core.protocol import commit, decisions, skip
 from txbatch.core.protocol.ledger import Order
 from txbatch.core.state.state import StateKind
 from txbatch.memory import apart
@@ -29,22 +29,22 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     """Attempts that are not the newest are let through (R5)."""
-    patch.setattr(decisions, "check_fence", lambda *_: None)
+    patch.setattr(commit, "check_fence", lambda *_: None)
 
 
 def no_chain(patch: pytest.MonkeyPatch) -> None:
     """A batch need not continue what is committed (R6)."""
-    patch.setattr(decisions, "check_chain", lambda *_: None)
+    patch.setattr(commit, "check_chain", lambda *_: None)
 
 
 def no_order(patch: pytest.MonkeyPatch) -> None:
     """A commit does not wait for the txids below (R6). It still continues, where those read other partitions."""
-    check = decisions.check_commit
+    check = commit.check_commit
 
     def unordered(now: Batch, loaded: Batch, order: Order) -> bool:
         return check(now, loaded, order._replace(open_before=None))
 
-    patch.setattr(decisions, "check_commit", unordered)
+    patch.setattr(commit, "check_commit", unordered)
 
 
 def plans_for_a_moved_head(patch: pytest.MonkeyPatch) -> None:
@@ -94,8 +94,8 @@ def reuses_attempt_ids(patch: pytest.MonkeyPatch) -> None:
 
 def skips_what_others_have(patch: pytest.MonkeyPatch) -> None:
     """Records are given up that another batch has counted by now (R16)."""
-    patch.setattr(decisions, "check_may_skip", lambda *_: None)
-    patch.setattr(decisions, "check_skip", lambda *_: None)
+    patch.setattr(skip, "check_may_skip", lambda *_: None)
+    patch.setattr(skip, "check_skip", lambda *_: None)
 
 
 def holes_are_forgotten(patch: pytest.MonkeyPatch) -> None:

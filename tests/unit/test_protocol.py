@@ -27,6 +27,7 @@ from txbatch.core.errors import (
     StaleAttempt,
     TerminalError,
 )
+from txbatch.core.protocol.commit import check_commit
 from txbatch.core.protocol.decisions import (
     Adopt,
     PlanNew,
@@ -35,7 +36,6 @@ from txbatch.core.protocol.decisions import (
     Wait,
     WaitReason,
     check_abort,
-    check_commit,
     check_interval,
     check_success,
     consumed,

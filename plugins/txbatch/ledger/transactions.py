@@ -12,12 +12,11 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.core.definition.digest import definition_digest
 from txbatch.core.errors import HalfCommitted, LeaseHeld
-from txbatch.core.protocol import decisions, fence
+from txbatch.core.protocol import decisions, fence, skip
 from txbatch.core.protocol.commit import CommitPlan, decide_commit
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan
 from txbatch.core.protocol.record_numbers import pin_record_numbers
 from txbatch.core.protocol.restate import check_version
-from txbatch.core.protocol.skip import given_up
 from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.questions import Questions
@@ -126,10 +125,10 @@ class Transactions(Questions):
         with self.store() as rows:
             rows.lock_topology(topology)
             batch = rows.lock_batch(topology, txid)
-            decisions.check_may_skip(batch)
+            skip.check_may_skip(batch)
             pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
-            also, left = rows.also_covering(batch), given_up(batch, partition)
-            decisions.check_skip(left, rows.order(batch), also)
+            also, left = rows.also_covering(batch), skip.given_up(batch, partition)
+            skip.check_skip(left, rows.order(batch), also)
             if batch.status.final:
                 rows.prepare_skip(pending)
             else:

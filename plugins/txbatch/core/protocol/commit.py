@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from txbatch.core.batch.manifest import Manifest, StagedState, check_manifest, check_states
-from txbatch.core.batch.transaction import Assignment, Batch, BatchKind
+from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.digest import definition_digest
 from txbatch.core.definition.stored import StateDefinition, StoredTopology
-from txbatch.core.errors import NotEmitted
-from txbatch.core.protocol import decisions
+from txbatch.core.errors import BrokenChain, NotEmitted, NotItsTurn
+from txbatch.core.protocol.fence import check_fence
 from txbatch.core.protocol.ledger import Committed, Order
 from txbatch.core.protocol.record_numbers import Bases, check_base, check_same_number
 from txbatch.core.protocol.restate import PositionVersion, check_not_folded
@@ -100,11 +102,11 @@ def asks_definition(topology: Topology, batch: Batch, stored: str | None) -> boo
 def decide_commit(topology: Topology, committing: Batch, facts: CommitFacts) -> CommitPlan | Committed:
     """Return how to commit a batch, or the outcome if the batch is committed already.
 
-    `committing` names the attempt with the loaded partials: a newer attempt may have begun since. Raise StaleAttempt (R5),
-    NotItsTurn, BrokenChain (R6), Incomplete (R7), SchemaMismatch (R23), CannotRestate (R17).
+    `committing` names the attempt with the loaded partials: a newer attempt may have begun since. Raise the errors of
+    `check_commit`, Incomplete (R7), SchemaMismatch (R23), CannotRestate (R17).
     """
     batch, manifest = facts.batch, facts.manifest
-    if not decisions.check_commit(batch, committing, facts.order):
+    if not check_commit(batch, committing, facts.order):
         return Committed(batch, applied=False)
     if manifest is None:  # no emitted batch is without: a new attempt makes the batch planned again
         raise NotEmitted(
@@ -119,6 +121,71 @@ def decide_commit(topology: Topology, committing: Batch, facts: CommitFacts) -> 
     replaced = _replaced(topology, manifest, facts)
     states = tuple(_state_plan(each, batch, manifest, known) for each in topology.aggregates)
     return CommitPlan(topology, batch, facts.assignment, manifest, states, replaced)
+
+
+def check_commit(batch: Batch, committing: Batch, order: Order) -> bool:
+    """Return whether to apply the batch; False if the batch is committed already, by whatever attempt.
+
+    Raise StaleAttempt (R5), NotEmitted if the newest attempt has no manifest, NotItsTurn or BrokenChain (R6).
+    """
+    if batch.status is BatchStatus.COMMITTED:
+        return False
+    check_fence(batch, committing.attempt, committing.token)
+    if batch.status is not BatchStatus.EMITTED:
+        raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
+    if order.open_before is not None:
+        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {order.open_before}")
+    if batch.kind is not BatchKind.RESTATE:  # a restate's records are committed, and never the next ones
+        check_chain(batch, order)
+    return True
+
+
+def check_chain(batch: Batch, order: Order) -> None:
+    """Refuse to commit a batch that does not continue the last committed batch (R6)."""
+    broken = why_broken(batch, order)
+    if broken is not None:
+        raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: it is aborted and planned anew")
+
+
+def why_broken(batch: Batch, order: Order) -> str | None:
+    """Return how a batch fails to continue what is committed; None if the batch continues, or need not."""
+    return _other_predecessor(batch, order) or _other_start(batch, order)
+
+
+def _other_predecessor(batch: Batch, order: Order) -> str | None:
+    """Return the txid that the batch was planned on top of, if another one is the last committed and a stream has an order."""
+    plans = (*batch.plan.streams.values(), *batch.plan.idle.values())
+    if batch.prev_txid != order.last_committed and any(_in_order(each, batch.by_interval) for each in plans):
+        return f"was planned after txid {batch.prev_txid}, but txid {order.last_committed} is the last committed"
+    return None
+
+
+def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
+    """True if a stream's batches must be committed in the order of planning."""
+    match planned:
+        case Ranges():
+            return False  # each partition has an order of its own
+        case OfInterval():
+            return not by_interval
+        case Whole():
+            return True
+        case _:
+            assert_never(planned)
+
+
+def _other_start(batch: Batch, order: Order) -> str | None:
+    """Return the first partition that starts elsewhere than at the end of the partition's last committed range.
+
+    A partition without a committed range may start anywhere, unless the range continues an earlier plan.
+    """
+    for stream, planned in batch.plan.partitioned.items():
+        continued = frozenset(planned.continues)
+        for partition, range_ in planned.partitions.items():
+            last = order.offsets.get(stream, {}).get(partition)
+            fits = partition not in continued if last is None else range_.start == last["end"]
+            if not fits:
+                return f"starts {partition} at {range_.start}, committed is {last['end'] if last else 'nothing'}"
+    return None
 
 
 def _replaced(topology: Topology, manifest: Manifest, facts: CommitFacts) -> int | None:

@@ -7,24 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import assert_never
 
-from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import INIT_TXID, Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
 from txbatch.core.errors import (
     AlreadyCommitted,
-    BrokenChain,
-    CannotSkip,
     IntervalNotOver,
     IntervalTaken,
     NotEmitted,
-    NotItsTurn,
     OtherParameters,
     RecordsGone,
     TxbatchError,
 )
-from txbatch.core.protocol.fence import check_fence
-from txbatch.core.protocol.ledger import Head, Offsets, Order, RunPlan
+from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
 from txbatch.core.stored_json import as_stored, canonical_json
 from txbatch.core.text import one_line
 
@@ -201,62 +195,6 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
         yield each
 
 
-def check_commit(batch: Batch, committing: Batch, order: Order) -> bool:
-    """Return whether to apply the batch; False if the batch is committed already.
-
-    `committing` names the attempt with the loaded partials; a newer attempt may have begun since. Raise StaleAttempt (R5),
-    NotItsTurn, BrokenChain (R6).
-    """
-    if batch.status is BatchStatus.COMMITTED:
-        return False
-    check_fence(batch, committing.attempt, committing.token)
-    if batch.status is not BatchStatus.EMITTED:
-        raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
-    if order.open_before is not None:
-        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {order.open_before}")
-    if batch.kind is not BatchKind.RESTATE:  # a restate's records are committed, and never the next ones
-        check_chain(batch, order)
-    return True
-
-
-def check_chain(batch: Batch, order: Order) -> None:
-    """Refuse to commit a batch that does not continue the last committed batch (R6)."""
-    broken = _broken(batch, order)
-    if broken is not None:
-        raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: it is aborted and planned anew")
-
-
-def _broken(batch: Batch, order: Order) -> str | None:
-    """Return how a batch fails to continue the last committed batch; None if the batch continues, or need not.
-
-    If nothing is committed, a range may start anywhere, unless the range continues an earlier plan.
-    """
-    plans = (*batch.plan.streams.values(), *batch.plan.idle.values())
-    if batch.prev_txid != order.last_committed and any(_in_order(each, batch.by_interval) for each in plans):
-        return f"was planned after txid {batch.prev_txid}, but txid {order.last_committed} is the last committed"
-    for stream, planned in batch.plan.partitioned.items():
-        continued = frozenset(planned.continues)
-        for partition, range_ in planned.partitions.items():
-            last = order.offsets.get(stream, {}).get(partition)
-            fits = partition not in continued if last is None else range_.start == last["end"]
-            if not fits:
-                return f"starts {partition} at {range_.start}, committed is {last['end'] if last else 'nothing'}"
-    return None
-
-
-def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
-    """True if a stream's batches must be committed in the order of planning."""
-    match planned:
-        case Ranges():
-            return False  # each partition has an order of its own
-        case OfInterval():
-            return not by_interval
-        case Whole():
-            return True
-        case _:
-            assert_never(planned)
-
-
 def check_success(batch: Batch) -> None:
     """Refuse success for a batch that is not committed (R8)."""
     if batch.status is not BatchStatus.COMMITTED:
@@ -270,41 +208,6 @@ def check_abort(batch: Batch) -> None:
             f"{batch.topology}: txid {batch.txid} is committed, and what is committed stays. Where its records are wrong, mend "
             f'the source and count it again, in its place: `txbatch restate {batch.topology} {batch.txid} --why "..."`'
         )
-
-
-def check_may_skip(batch: Batch) -> None:
-    """Refuse to give up committed records, or the records of a restate, which belong to another batch (R16)."""
-    check_abort(batch)
-    if batch.kind is BatchKind.RESTATE:
-        raise CannotSkip(
-            f"{batch.topology}: txid {batch.txid} counts position {batch.position} again, and has no records of its own to give "
-            "up; abort it without --skip"
-        )
-
-
-def check_skip(batch: Batch, order: Order, also: Sequence[int] = ()) -> None:
-    """Refuse to give up records if they are committed, not next, or in another batch by now (R16).
-
-    If records are not next, the records in between would be lost, or counted twice. `also` has all further txids, not aborted,
-    with intervals that overlap the batch's interval.
-    """
-    check_may_skip(batch)
-    if order.open_before is not None:
-        raise NotItsTurn(
-            f"{batch.topology}: txid {order.open_before} is open; end or abort it before txid {batch.txid}"
-        )
-    if also:
-        raise IntervalTaken(
-            f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
-            "nothing of them is given up"
-        )
-    broken = _broken(batch, order)
-    if broken is None:
-        return
-    later = order.last_committed is not None and order.last_committed > batch.txid
-    whose = "its records are those of a later txid by now" if later else "its records are not the next ones"
-    then = "" if batch.status.final else "; abort it without --skip, and the next run plans what comes next"
-    raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: {whose}; nothing of them is given up{then}")
 
 
 def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:

@@ -1,4 +1,4 @@
-"""The records given up by a skip: all records of the batch, or one partition's records (R16).
+"""A skip: whether the records of a batch may be given up, and which: all records, or one partition's records (R16).
 
 >>> from txbatch.core.batch.transaction import BatchStatus
 >>> ranges = {"partitions": {name: {"start": 0, "end": 9} for name in ("north", "south")}, "continues": ["north"]}
@@ -9,12 +9,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from txbatch.core.batch.plan import Ranges
-from txbatch.core.batch.transaction import Batch
-from txbatch.core.errors import CannotSkip, UnknownName
+from txbatch.core.batch.transaction import Batch, BatchKind
+from txbatch.core.errors import BrokenChain, CannotSkip, IntervalTaken, NotItsTurn, UnknownName
+from txbatch.core.protocol import decisions
+from txbatch.core.protocol.commit import why_broken
+from txbatch.core.protocol.ledger import Order
 from txbatch.core.text import list_first
+
+
+def check_may_skip(batch: Batch) -> None:
+    """Refuse to give up committed records, or the records of a restate, which belong to another batch (R16)."""
+    decisions.check_abort(batch)
+    if batch.kind is BatchKind.RESTATE:
+        raise CannotSkip(
+            f"{batch.topology}: txid {batch.txid} counts position {batch.position} again, and has no records of its own to give "
+            "up; abort it without --skip"
+        )
+
+
+def check_skip(batch: Batch, order: Order, also: Sequence[int] = ()) -> None:
+    """Refuse to give up records if they are committed, not next, or in another batch by now (R16).
+
+    If records are not next, the records in between would be lost, or counted twice. `also` has all further txids, not aborted,
+    with intervals that overlap the batch's interval.
+    """
+    check_may_skip(batch)
+    if order.open_before is not None:
+        raise NotItsTurn(
+            f"{batch.topology}: txid {order.open_before} is open; end or abort it before txid {batch.txid}"
+        )
+    if also:
+        raise IntervalTaken(
+            f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
+            "nothing of them is given up"
+        )
+    broken = why_broken(batch, order)
+    if broken is None:
+        return
+    later = order.last_committed is not None and order.last_committed > batch.txid
+    whose = "its records are those of a later txid by now" if later else "its records are not the next ones"
+    then = "" if batch.status.final else "; abort it without --skip, and the next run plans what comes next"
+    raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: {whose}; nothing of them is given up{then}")
 
 
 def given_up(batch: Batch, partition: str | None) -> Batch:
