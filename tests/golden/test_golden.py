@@ -57,7 +57,8 @@ from txbatch.memory import apart as apart_in_memory
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres.apart import apart
-from txbatch.postgres.database.engine import connect, execute, translate
+from txbatch.postgres.database.driver_errors import translate
+from txbatch.postgres.database.engine import connect, execute
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.report_views import create_report

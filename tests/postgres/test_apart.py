@@ -237,7 +237,7 @@ def test_a_lost_answer_of_the_warehouse_is_unknown_and_the_last_writer_knows(
 
     with monkeypatch.context() as patched:
         patched.setattr(bench.warehouse.dialect, "do_commit", lose_the_answer)
-        with pytest.raises(OutcomeUnknown, match="the answer to COMMIT was lost; try again"):
+        with pytest.raises(OutcomeUnknown, match="the answer to COMMIT in database 'warehouse' was lost"):
             bench.commit(batch, words(dog=1))
     assert bench.there() == ([("dog", 1, 1)] if arrives else [])
     assert bench.commit(batch, words(dog=1)) is True

@@ -13,7 +13,9 @@ from psycopg2.errors import RaiseException
 from sqlalchemy import create_engine
 
 from txbatch.core.errors import DefinitionError, OutcomeUnknown, PastNotKept
-from txbatch.postgres.database.engine import _SESSION, _connecting, translate
+from txbatch.postgres.database.driver_errors import translate
+from txbatch.postgres.database.engine import _SESSION, _connecting
+from txbatch.postgres.database.transaction import _translated, outcome_unknown
 from txbatch.postgres.database.url import parse
 
 
@@ -42,10 +44,40 @@ def test_two_threads_that_make_the_first_connections_get_all_settings() -> None:
     assert ["transaction_timeout=0" in each.options for each in made] == [True, True]
 
 
-def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown() -> None:
-    lost = translate(ConnectionError("server closed the connection unexpectedly"), committing=True)
+@pytest.mark.rule("R10")
+@pytest.mark.parametrize(("warehouse", "where"), [(None, ""), ("sales", " in database 'sales'")])
+@pytest.mark.parametrize("told", ["server closed the connection unexpectedly", "invalid socket", "RDS Proxy has gone"])
+def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown(told: str, warehouse: str | None, where: str) -> None:
+    """Whatever words the driver has for it: before COMMIT, some of them mean a wrong URL or a pooler."""
+    lost = _translated(ConnectionError(told), True, warehouse)
     assert isinstance(lost, OutcomeUnknown)
-    assert lost.text.startswith("outcome unknown: the answer to COMMIT was lost; try again")
+    assert lost.text.startswith(f"outcome unknown: the answer to COMMIT{where} was lost; try again")
+    assert not isinstance(_translated(ConnectionError(told), False, warehouse), OutcomeUnknown)
+
+
+@pytest.mark.rule("R10")
+@pytest.mark.parametrize(
+    ("severity", "code", "unknown"),
+    [
+        (None, None, True),
+        ("FATAL", "08006", True),
+        ("FATAL", "57P01", True),
+        ("PANIC", "53100", True),
+        ("PANIC", "58030", True),
+        ("ERROR", "53100", False),
+        ("ERROR", "40001", False),
+        ("ERROR", "23514", False),
+        ("FATAL", "25P03", False),
+    ],
+)
+def test_only_an_answer_of_the_server_says_that_a_transaction_is_undone(
+    severity: str | None, code: str | None, unknown: bool
+) -> None:
+    """A server that falls while it writes its log may find the COMMIT there when it starts again."""
+    error = Translated("FEHLER", "COMMIT", str(code))
+    error.pgcode, error.diag.severity_nonlocalized = code, severity
+    assert outcome_unknown(code, severity) is unknown
+    assert isinstance(_translated(error, True, None), OutcomeUnknown) is unknown
 
 
 def test_an_error_that_a_function_of_the_database_raises_keeps_its_code() -> None:

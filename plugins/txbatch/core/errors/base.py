@@ -76,7 +76,7 @@ class TransientError(TxbatchError, code="TX002"):
 
 
 class OutcomeUnknown(TxbatchError, code="TX003"):
-    """The answer to COMMIT was lost (R10). Try again: the ledger records whether the commit happened."""
+    """The answer to COMMIT was lost (R10). Try again, as after a TransientError: the next try finds out whether it happened."""
 
     kind = "outcome unknown"
 

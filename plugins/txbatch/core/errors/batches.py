@@ -18,7 +18,9 @@ class LeaseHeld(TransientError, code="TX403"):
 
 
 class StaleAttempt(TerminalError, code="TX404"):
-    """A newer attempt of the same txid exists: the older attempt cannot change anything (R5)."""
+    """The attempt may not change anything (R5): a newer attempt exists, the batch is final, or the manifest is of another
+    attempt.
+    """
 
 
 class IntervalTaken(TerminalError, code="TX405"):
@@ -54,7 +56,7 @@ class BatchAborted(TerminalError, code="TX412"):
 
 
 class NotEmitted(TerminalError, code="TX413"):
-    """The run has no batch or no staged result yet: an earlier task must run first."""
+    """The run has no batch, no staged result or no commit yet: an earlier task must run first."""
 
 
 class OtherParameters(TerminalError, code="TX414"):

@@ -16,7 +16,8 @@ from txbatch.core.errors import (
     PermissionDenied,
 )
 from txbatch.core.text import one_line
-from txbatch.postgres.database.engine import check_server, granted_by, place, transaction
+from txbatch.postgres.database.driver_errors import granted_by
+from txbatch.postgres.database.engine import check_server, place, transaction
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.queries import query, sql_root
 

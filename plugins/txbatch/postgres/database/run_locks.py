@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from txbatch.postgres.database.engine import transaction, translate
+from txbatch.postgres.database.driver_errors import translate
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.queries import query
 
 

@@ -28,7 +28,8 @@ from txbatch.core.state.state import changes_name, versions_name
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import message_of, transaction
+from txbatch.postgres.database.driver_errors import message_of
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import escape_percent, listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query

@@ -16,7 +16,8 @@ from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.naming import naming
 from txbatch.core.protocol.commit import CommitPlan, StatePlan
 from txbatch.core.state.state import StateKind
-from txbatch.postgres.database.engine import execute, translate
+from txbatch.postgres.database.driver_errors import translate
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.new_values import RETURNING_VERSION_MIN, NewValues, check_rights

@@ -27,7 +27,7 @@ from txbatch.core.upstream.ranges import (
     within_generation,
 )
 from txbatch.core.upstream.upstream import check_asked, check_keys, check_merged, reshaped
-from txbatch.postgres.database.engine import message_of
+from txbatch.postgres.database.driver_errors import message_of
 from txbatch.postgres.database.expressions import escape_percent, listed, pg_name, pg_text
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.schema.python_history import PythonHistory
