@@ -11,7 +11,7 @@ INSERT INTO txbatch.topology (topology, job, by_interval) VALUES (:topology, :jo
 -- row, makes rows that refer to the topology, and would wait for whoever waits for that batch.
 SELECT topology, job, by_interval, source, digest FROM txbatch.topology WHERE topology = :topology FOR NO KEY UPDATE;
 
--- begin_commit --
+-- lock_definition --
 -- The first lock of every commit, which keeps out the swap of a rebuild and no plan (R23); and what others see of this session
 -- in pg_stat_activity, until the transaction ends.
 SELECT set_config('application_name', :name, true) FROM txbatch.topology WHERE topology = :topology FOR KEY SHARE;
@@ -268,7 +268,7 @@ SELECT pg_stat_clear_snapshot();
 
 -- commit_sessions --
 -- The sessions that commit under this name, and how far they have come. One `works` when it computes, reads, writes or waits
--- for another's lock, and not when it waits for its own client.
+-- for another's lock, also inside COMMIT, and not when it waits for its own client.
 SELECT a.pid, a.backend_start, a.query_start, a.state_change, c.bytes_processed,
        COALESCE(a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client', false) AS works
   FROM pg_stat_activity a LEFT JOIN pg_stat_progress_copy c USING (pid)

@@ -98,23 +98,23 @@ class Rows(Protocol):
     def take_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Store an attempt's manifest, and return the emitted batch."""
 
-    def begin_commit(self, batch: Batch) -> None:
+    def lock_definition(self, committing: Batch) -> None:
         """Lock the definition, shared with other commits: the first lock of a commit."""
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
-        """Return the facts for `decide_commit` of a locked batch."""
+        """Return the facts for `decide_commit` of a locked batch; all of them only if the batch is emitted."""
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
         """Context manager. Put a running rebuild in front of a SchemaMismatch."""
 
     def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
-        """Bring the partials of the states in the ledger's database to the store. Raise Incomplete by the manifest (R7)."""
+        """Copy the partials of the states in the ledger's database into the store. Raise Incomplete by the manifest (R7)."""
 
     def replace(self, batch: Batch, replaced: int) -> None:
         """Let a restate count in place of the version `replaced` (R17)."""
 
     def apply(self, plan: CommitPlan) -> Mapping[str, int]:
-        """Apply the loaded partials (R9, R17); return the number of keys by state."""
+        """Apply the copied partials of the plan (R9, R17); return the number of keys by state."""
 
     def mark_committed(self, plan: CommitPlan, keys: Mapping[str, int]) -> None:
         """Record the read ranges, the next offsets, and that the batch is committed."""

@@ -75,23 +75,23 @@ class Transactions(Questions):
             return [_record_manifest(rows, assignment, manifest) for assignment, manifest in recorded]
 
     def commit(
-        self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
+        self, topology: Topology, committing: Batch, partials: Mapping[str, Any], run: Run | None = None
     ) -> Committed:
-        """Apply the partials of the attempt that `batch` names, in one transaction (R10)."""
+        """Apply the partials of the attempt that `committing` names, in one transaction (R10)."""
         failpoints.hit("commit.before_lock")
         with self.store() as rows:
-            rows.begin_commit(batch)
-            now = rows.lock_batch(batch.topology, batch.txid, run)
+            rows.lock_definition(committing)
+            now = rows.lock_batch(committing.topology, committing.txid, run)  # waits for a COMMIT under way
             if run is not None and now.lease_run != run.name and not now.status.final:
-                rows.take_lease(now, run)
+                rows.take_lease(now, run)  # undone with the transaction: a killed commit leaves the lease as it was
             facts = rows.commit_facts(topology, now)
             with rows.rebuild_told(now.topology):
-                plan = decide_commit(topology, batch, facts)
+                plan = decide_commit(topology, committing, facts)
             if isinstance(plan, Committed):
                 return plan
             _write(rows, plan, partials)
             failpoints.hit("commit.before_commit")
-            # asked last: that the connection is gone before COMMIT is found out here, and is no unknown outcome
+            # asked last: a connection cut by now fails here, and nothing has happened; cut later: OutcomeUnknown
             return Committed(rows.batch(now.topology, now.txid), applied=True)
 
     def success(self, topology: str, txid: int) -> bool:

@@ -110,7 +110,7 @@ class MemoryRows:
         """Store plans as the next txids."""
         found = list[Batch]()
         for run, metadata in plans:
-            at, batch = (head.topology, head.next_txid), decisions.planned(head, run, metadata)
+            at, batch = (head.topology, head.next_txid), decisions.planned_batch(head, run, metadata)
             found.append(self._leased(batch, run))
             if run.interval:
                 self.tables.intervals[at] = run.interval
@@ -162,7 +162,7 @@ class MemoryRows:
         batch = self.tables.batch(assignment.topology, assignment.attempt.txid)
         return self._leased(replace(batch, status=BatchStatus.EMITTED))
 
-    def begin_commit(self, batch: Batch) -> None:
+    def lock_definition(self, committing: Batch) -> None:
         """Do nothing: the lock of the ledger is the only lock."""
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:

@@ -47,7 +47,7 @@ class PostgresRows:
     connection: Connection
     warehouses: Warehouses
     lease_seconds: int
-    loaded: list[tuple[StateWriter, StagedRows]] = field(default_factory=list)
+    copied: list[tuple[StateWriter, StagedRows]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
 
     def lock_topology(self, topology: str) -> Registered:
@@ -160,12 +160,12 @@ class PostgresRows:
             batches.one(self.connection, "batch_emitted", **batches.attempt_ids(assignment), **lease)
         )
 
-    def begin_commit(self, batch: Batch) -> None:
-        """Lock the definition, shared with other commits: the first lock of a commit."""
-        batch_lock.begin_commit(self.connection, batch)
+    def lock_definition(self, committing: Batch) -> None:
+        """Lock the definition, shared with other commits, and name the session after the attempt."""
+        batch_lock.lock_definition(self.connection, committing)
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
-        """Return the facts of a locked batch; of a batch that is not emitted, only its place among the others."""
+        """Return the facts of a locked batch; if the batch is not emitted, only the newest attempt and the batch's place."""
         newest = batches.newest_attempt(self.connection, batch)
         order, digest = batches.order(self.connection, batch)
         if batch.status is not BatchStatus.EMITTED:
@@ -186,15 +186,15 @@ class PostgresRows:
     def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
         """COPY the partials of the states in the ledger's database into temporary tables (R7)."""
         writers = [writer_of(self.connection, plan, each, number) for number, each in enumerate(plan.here)]
-        self.loaded = [(each, each.load(partials[each.name], plan.manifest.states[each.name])) for each in writers]
+        self.copied = [(each, each.load(partials[each.name], plan.manifest.states[each.name])) for each in writers]
 
     def replace(self, batch: Batch, replaced: int) -> None:
         """Let a restate count in place of the version `replaced`."""
         self._run("replace", {**batches.batch_ids(batch), "replaced": replaced})
 
     def apply(self, plan: CommitPlan) -> dict[str, int]:
-        """Apply the loaded partials; return the number of keys by state."""
-        return {writer.name: writer.apply(staged) for writer, staged in self.loaded}
+        """Apply the rows that `load` has copied for the plan; return the number of keys by state."""
+        return {writer.name: writer.apply(staged) for writer, staged in self.copied}
 
     def mark_committed(self, plan: CommitPlan, keys: Mapping[str, int]) -> None:
         """Record the read ranges, the next offsets, and that the batch is committed."""

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 class Finished:
     """The run's committed batch. `adopted` has the txids finished on the way.
 
-    `applied` is False if the batch was committed before. If nothing was left for a batch of the run's own, `batch` is the
-    last batch adopted by the run.
+    `applied` is False if the batch was committed before, also by a try of the same run that lost the answer to COMMIT. If
+    nothing was left for a batch of the run's own, `batch` is the last batch adopted by the run.
     """
 
     batch: Batch
@@ -62,7 +62,7 @@ class Advance:
         """Bring the run's batch to its commit, after all batches adopted on the way.
 
         Return Wait while another live run is in the way, and NothingNew if there is no batch. Raise the errors of the
-        steps, except BrokenChain and LeaseHeld.
+        steps, except BrokenChain and LeaseHeld; StaleAttempt only if the ledger leaves nothing for this run to do.
         """
         self.steps.register()
         adopted: tuple[int, ...] = ()
@@ -115,7 +115,8 @@ class Advance:
         """True if another run has made a newer attempt of the batch than this run, or has aborted the batch as abandoned."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
-            return now.abandoned or (now.lease_run != self.run.name and now.fence > batch.fence + 1)
+            newer = now.fence > batch.fence + 1  # attempt `batch.fence + 1` is this run's own
+            return now.abandoned or (now.lease_run != self.run.name and newer)
         return False
 
     def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
@@ -141,13 +142,17 @@ class Advance:
         except (BrokenChain, LeaseHeld) as error:
             why = str(error)
         except StaleAttempt as error:
-            now = self.steps.ledger.batch(batch.topology, batch.txid)
-            over = now.status is BatchStatus.COMMITTED or now.abandoned
-            if now.lease_run == self.run.name and not over:
-                raise  # a newer try of the same run is at work, or a person has aborted the batch
+            if self._ends_here(batch):
+                raise
             why = str(error)
         log.info("%s", why)
         return LookAgain(why)
+
+    def _ends_here(self, batch: Batch) -> bool:
+        """True if a newer try of this run is at work, or a person has aborted the batch: there is nothing to look for again."""
+        now = self.steps.ledger.batch(batch.topology, batch.txid)
+        over = now.status is BatchStatus.COMMITTED or now.abandoned
+        return now.lease_run == self.run.name and not over
 
     def _commit_what_is_staged(self, batch: Batch) -> Committed:
         """Commit a batch. If staged files are lost or changed, emit a new attempt first, once (R7)."""

@@ -58,6 +58,7 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
             batch = ledger.plan(head, run, metadata, topology)
         if batch is not None:
             return batch
+        # none adopted, or none planned: another run was faster, so look again
 
 
 def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:

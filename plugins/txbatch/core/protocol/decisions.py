@@ -95,7 +95,8 @@ def check_parameters(batch: Batch, run: Run) -> None:
 def may_adopt(batch: Batch, run: Run) -> bool:
     """True if the run may finish an abandoned batch first (R6). If False, the batch is aborted, since the records differ.
 
-    A restate is aborted: a restate holds no records, and the restating run asks again.
+    A restate is aborted: a restate holds no records, and the restating run asks again. A half committed batch cannot be
+    aborted, and is finished all the same (R21).
     """
     by_offset = run.interval is None and not batch.by_interval
     return by_offset and batch.kind is BatchKind.ORDINARY and same_parameters(batch, run)
@@ -165,8 +166,8 @@ def moved(head: Head, now: Head, *others: Head) -> bool:
     return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected or any(each.own for each in others)
 
 
-def planned(head: Head, run: Run, metadata: Metadata) -> Batch:
-    """Return the batch of a plan, stored at the head's next txid (R1)."""
+def planned_batch(head: Head, run: Run, metadata: Metadata) -> Batch:
+    """Return the batch of a plan, to be stored at the head's next txid (R1)."""
     batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, as_stored(metadata), run.key)
     if run.restate is None:
         return replace(batch, prev_txid=head.prev_txid)
@@ -196,7 +197,7 @@ def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], No
 
 
 def check_success(batch: Batch) -> None:
-    """Refuse success for a batch that is not committed (R8)."""
+    """Refuse success for a batch that is not committed (R8): NotEmitted, although the batch may be emitted."""
     if batch.status is not BatchStatus.COMMITTED:
         raise NotEmitted(f"{batch.topology}: txid {batch.txid} is {batch.status}, not committed; clear the task commit")
 

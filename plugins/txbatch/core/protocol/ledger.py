@@ -1,4 +1,7 @@
-"""The ledger in the protocol: a topology's batches, and the changes to the batches."""
+"""The ledger in the protocol: a topology's batches, and the changes to the batches.
+
+`Questions` (what else is asked) and `PositionVersion` (restates) may be skipped at first.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ RunPlan = tuple[Run, Metadata]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A topology as one run finds it: the run's batch, the batches in flight, and the base of the next plan."""
+    """A topology as one run finds it: the run's batch, the batches in flight, and the base of the next plan.
+
+    `prev` and `offsets` are behind the batches in flight, as if all of them were committed.
+    """
 
     topology: str
     next_txid: int
@@ -37,7 +43,7 @@ class Head:
 
 
 class Order(NamedTuple):
-    """A batch's place: the lowest open txid below, the last committed txid without restates, the offsets to continue (R6)."""
+    """A batch's place: the lowest open txid below, the last committed txid without restates, the committed offsets (R6)."""
 
     open_before: int | None
     last_committed: int | None
@@ -46,7 +52,10 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The outcome of a commit. If the batch was committed before, `applied` is False."""
+    """The batch is committed. `applied` is False if this call changed nothing: the batch was committed before.
+
+    So it is also if an earlier call of the same attempt lost the answer to its COMMIT.
+    """
 
     batch: Batch
     applied: bool
@@ -131,15 +140,16 @@ class Ledger(Questions, Protocol):
         """Return the lowest open txid below a txid, for which the batch waits (R6); None if all are final."""
 
     def commit(
-        self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
+        self, topology: Topology, committing: Batch, partials: Mapping[str, Any], run: Run | None = None
     ) -> Committed:
         """Apply the partials of an attempt, whole or not at all (R6..R10).
 
-        `batch` names the attempt, as read before the partials were loaded: raise StaleAttempt if a newer one has begun since
-        (R5). From then on `run` looks after the batch, as the run with the commit. If an older commit of the same run stands
-        still, the run may end the older commit. Raise NotItsTurn, BrokenChain, Incomplete or StateAhead by the rules. Raise
-        OutcomeUnknown if the answer to COMMIT was lost: the batch is committed or not, `Ledger.batch` returns which, and a
-        call again commits no batch twice.
+        `committing` names the attempt, as read before the partials were loaded: raise StaleAttempt if a newer one has begun
+        since (R5). If the batch is committed, `run` looks after the batch, as the run with the commit. If an older commit of
+        the same run stands still, the run may end the older commit. Raise NotEmitted, NotItsTurn, BrokenChain, Incomplete or
+        StateAhead by the rules. Raise OutcomeUnknown if the answer to COMMIT was lost. `Ledger.batch` does not settle what
+        happened, for COMMIT may still be under way; a call again does, because it waits for the lock of the batch's row, and
+        commits no batch twice.
         """
 
     def success(self, topology: str, txid: int) -> bool:

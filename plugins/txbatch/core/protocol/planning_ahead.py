@@ -61,7 +61,7 @@ def _planned_ahead(
                     metadata = plan_for(ledger, topology, at, run, coordinators)
                     if metadata is None:
                         break
-                    batch = decisions.planned(at, run, metadata)
+                    batch = decisions.planned_batch(at, run, metadata)
                     new.append((run, batch.metadata))
                     found.append(None)
                     at = decisions.followed(at, batch)

@@ -1,6 +1,7 @@
 """The upsert of a batch into a state, made from the definition: a second statement of R9.
 
-Every name is quoted by `pg_name`; the only values are txids, which are integers.
+In each statement, `e` is a staged row, and `s` the state's row of the same key. Every name is quoted by `pg_name`; the only
+values are txids, which are integers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lock a batch's row; if a stalled commit of the same batch holds the row, end the commit's session (R5).
 
 A commit holds the row with the lease, and cannot renew the lease. The commit's session shows life instead: the session works,
-or has gone on between two looks.
+or has gone on between two looks. A session inside COMMIT works, and is never ended: the row is free when COMMIT is done.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def commit_name(topology: str, attempt: TransactionAttempt) -> str:
     return name
 
 
-def begin_commit(connection: Connection, batch: Batch) -> None:
+def lock_definition(connection: Connection, committing: Batch) -> None:
     """Lock the topology's definition, shared with other commits: the first lock of each commit, before the batch's (R1, R23).
 
     Until the transaction ends, the session shows the attempt it commits.
     """
-    of = {"topology": batch.topology, "name": commit_name(batch.topology, batch.attempt)}
-    connection.execute(query("begin_commit"), of)
+    of = {"topology": committing.topology, "name": commit_name(committing.topology, committing.attempt)}
+    connection.execute(query("lock_definition"), of)
 
 
 @contextmanager
