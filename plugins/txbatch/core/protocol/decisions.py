@@ -1,4 +1,4 @@
-"""Decisions about the next step of a run, made on values read by a ledger under locks. A commit is decided in `commit`."""
+"""Decisions about the next step of a run, made on values read by a ledger. A commit is decided in `commit`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ RunPlan = tuple[Run, Metadata]
 class Head:
     """A topology as one run finds it: the run's batch, the batches in flight, and the base of the next plan.
 
-    `prev` and `offsets` are behind the batches in flight, as if all of them were committed.
+    `prev` and `offsets` take the batches in flight for committed ones.
     """
 
     topology: str
@@ -52,10 +52,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The batch is committed. `applied` is False if this call changed nothing: the batch was committed before.
-
-    So it is also if an earlier call of the same attempt lost the answer to its COMMIT.
-    """
+    """The batch is committed. `applied` is False if the batch was committed before, also by a call whose answer was lost."""
 
     batch: Batch
     applied: bool
