@@ -18,7 +18,7 @@ from typing import Any
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedFile, StagedState
-from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
+from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Successive
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.storage.staging import error_json
 
@@ -45,9 +45,9 @@ PLAN = BatchPlan(
         "log": LOG,
         "old_log": Ranges({"d": Range(0, 5, Gone("kept for a week"))}),
         "flights": OfInterval({"interval": DAY, "files": {"2013-01.csv": 1024}, "records": 842}, DAY, 842),
-        "sentences": Whole({"start": 3, "end": 6}),
+        "sentences": Successive({"start": 3, "end": 6}),
     },
-    idle={"ticks": Whole([7])},
+    idle={"ticks": Successive([7])},
     parameters={"top": 3},
     static={"airlines": {"airlines.csv": {"bytes": 1024, "sha256": "e3b0c4"}}},
     as_of={"visits": {"txid": 9, "of": ["2026-11-23T09:00:00+00:00", 1]}},

@@ -11,7 +11,7 @@ from refusals import refused
 from support import Keyed, ListSpout, LogSpout, run, word_count
 
 from txbatch import Count, Topology, TransactionalState
-from txbatch.core.batch.plan import Whole
+from txbatch.core.batch.plan import Successive
 from txbatch.core.batch.transaction import Batch, BatchKind, Restate, Run
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.decisions import Wait
@@ -185,6 +185,6 @@ def test_parameters_are_those_of_then(backing: Any) -> None:
     again = case.initialize(restate_of(1))
     assert (dict(again.plan.parameters), again.plan.streams["words"]) == (
         {"top": 3},
-        Whole({"number": 0, "start": 0, "end": 5}),
+        Successive({"number": 0, "start": 0, "end": 5}),
     )
     assert case.initialize(restate_of(1)).txid == again.txid

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
+from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Successive
 from txbatch.core.stored_json import canonical_json, digest
 
 STORED = json.loads(Path(__file__).with_name("stored_plans.json").read_text(encoding="utf-8"))
@@ -51,10 +51,10 @@ def test_what_is_read_of_ranges() -> None:
 def test_what_is_read_of_streams_without_partitions() -> None:
     streams = {"w": {"plan": [7]}, "i": {"plan": {"f": 1}, "interval": ["a", "b"]}}
     plan = BatchPlan.from_json({"format": 2, "streams": streams, "parameters": {"top": 3}})
-    assert plan == BatchPlan({"w": Whole([7]), "i": OfInterval({"f": 1}, ["a", "b"])}, parameters={"top": 3})
+    assert plan == BatchPlan({"w": Successive([7]), "i": OfInterval({"f": 1}, ["a", "b"])}, parameters={"top": 3})
     assert [(each.ranges, each.unreadable) for each in plan.streams.values()] == [({"": [7]}, {}), ({"": {"f": 1}}, {})]
     assert plan.partitioned == {}
-    assert plan.streams["w"].only(["x"]) == Whole([7])
+    assert plan.streams["w"].only(["x"]) == Successive([7])
 
 
 @pytest.mark.parametrize("format_", [9, 99, 0, -1, "2", None, True, 2.0])
@@ -65,15 +65,15 @@ def test_a_plan_of_another_format_is_refused(format_: Any) -> None:
 
 def test_a_plan_that_is_to_be_read_whole_says_so_in_a_format_of_its_own() -> None:
     """An older txbatch, which would leave out what an opaque spout cannot read, does not read it."""
-    plan = BatchPlan({"w": Whole([7])}, whole=True)
+    plan = BatchPlan({"w": Successive([7])}, whole=True)
     assert plan.to_json() == {"format": 3, "streams": {"w": {"plan": [7]}}, "whole": True}
     assert BatchPlan.from_json(plan.to_json()).whole
-    assert not BatchPlan.from_json(BatchPlan({"w": Whole([7])}).to_json()).whole
+    assert not BatchPlan.from_json(BatchPlan({"w": Successive([7])}).to_json()).whole
 
 
 def test_a_plan_that_fixes_what_is_looked_up_says_so_in_a_format_of_its_own() -> None:
     """An older txbatch, which would look up in whatever is there, does not read it."""
-    plan = BatchPlan({"w": Whole([7])}, static={"names": {"a.csv": 9}})
+    plan = BatchPlan({"w": Successive([7])}, static={"names": {"a.csv": 9}})
     stored = {"format": 4, "streams": {"w": {"plan": [7]}}, "static": {"names": {"a.csv": 9}}}
     assert plan.to_json() == BatchPlan.from_json(stored).to_json() == stored
     assert replace(plan, whole=True).to_json() == {**stored, "whole": True}

@@ -13,7 +13,7 @@ from refusals import refused
 from support import LogSpout
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology, session_window, window
-from txbatch.core.batch.plan import BatchPlan, Range, Ranges, Whole
+from txbatch.core.batch.plan import BatchPlan, Range, Ranges, Successive
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.definition.stored import StoredTopology as Defined
 from txbatch.core.definition.stored import stream_watermarks
@@ -60,7 +60,7 @@ def test_of_merged_streams_each_record_has_it_and_any_batch_moves_all() -> None:
     read = {"web": {"": [{"shop": "x"}]}, "shop": {"": [{"place": "y"}]}}
     assert list(records(stream.node, read, plan=PLANNED)) == [{"shop": each, "planned_at": TEN} for each in "xy"]
     assert topology.watermarks == {"web": TIMED, "shop": TIMED}
-    plan = BatchPlan({"web": Whole([7])}, planned_at=AT)
+    plan = BatchPlan({"web": Successive([7])}, planned_at=AT)
     known = EventTimeFacts({}, {}, lambda stream: [None], lambda reached: None)
     assert advance(topology.watermarks, plan, known, {}) == {"web": AT, "shop": AT}
     assert advance(topology.watermarks, replace(plan, planned_at=None), known, {}) == {}

@@ -11,7 +11,7 @@ from txbatch.core.batch.emitted import ReadPartition as ReadPartition
 from txbatch.core.batch.emitted import StagedFile as StagedFile
 from txbatch.core.batch.emitted import StagedState as StagedState
 from txbatch.core.batch.manifest_json import read_manifest, write_manifest
-from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Successive
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, ReadDifferently, StaleAttempt
 
@@ -110,7 +110,7 @@ def _planned_records(planned: StreamPlan, partition: str) -> Any:
             return partitions[partition].rest.get("records")
         case OfInterval(records=records):
             return records
-        case Whole():
+        case Successive():
             return None
         case _:
             assert_never(planned)

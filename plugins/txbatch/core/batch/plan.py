@@ -3,7 +3,7 @@
 >>> ranges = {"partitions": {"a": {"start": 0, "end": 9}}}
 >>> plan = BatchPlan.from_json({"format": 2, "streams": {"words": ranges, "ticks": {"plan": [7]}}})
 >>> plan.streams["words"].partitions["a"].end, plan.streams["ticks"]
-(9, Whole(plan=[7]))
+(9, Successive(plan=[7]))
 >>> {name: planned.ranges for name, planned in plan.streams.items()}
 {'words': {'a': {'start': 0, 'end': 9}}, 'ticks': {'': [7]}}
 """
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.plan_json import FORMAT, read_plan, write_plan
-from txbatch.core.batch.stream_plan import Gone, OfInterval, Range, Ranges, StreamPlan, Whole
+from txbatch.core.batch.stream_plan import Gone, OfInterval, Range, Ranges, StreamPlan, Successive
 
 if TYPE_CHECKING:
     from txbatch.core.windows.watermark import Watermark
 
-__all__ = ["BatchPlan", "Gone", "OfInterval", "Range", "Ranges", "StreamPlan", "Whole"]
+__all__ = ["BatchPlan", "Gone", "OfInterval", "Range", "Ranges", "StreamPlan", "Successive"]
 
 
 @dataclass(frozen=True, slots=True)

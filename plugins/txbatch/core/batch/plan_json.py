@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from txbatch.core.batch.stream_plan import OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.batch.stream_plan import OfInterval, Ranges, StreamPlan, Successive
 from txbatch.core.stored_json import check_format, is_range
 
 FORMAT = 2
@@ -62,7 +62,7 @@ def _entry(planned: StreamPlan) -> Any:
     match planned:
         case Ranges():
             return planned.plan
-        case Whole(plan):
+        case Successive(plan):
             return {"plan": plan}
         case OfInterval(plan, interval, records):
             return {"plan": plan, "interval": interval, **({} if records is None else {"records": records})}
@@ -75,7 +75,7 @@ def _of_entry(entry: Mapping[str, Any]) -> StreamPlan:
         return Ranges.from_json(entry)
     if "interval" in entry:
         return OfInterval(entry["plan"], entry["interval"], entry.get("records"))
-    return Whole(entry["plan"])
+    return Successive(entry["plan"])
 
 
 def _plan_alone(planned: StreamPlan) -> Any:
@@ -83,10 +83,10 @@ def _plan_alone(planned: StreamPlan) -> Any:
 
 
 def _by_its_keys(plan: Any) -> StreamPlan:
-    """Return a stream's plan of format 1, recognized by txbatch's own keys; without such keys, a `Whole`."""
+    """Return a stream's plan of format 1, recognized by txbatch's own keys; without such keys, a `Successive`."""
     if not isinstance(plan, Mapping):
-        return Whole(plan)
+        return Successive(plan)
     ranges = plan.get("partitions")
     if isinstance(ranges, Mapping) and all(map(is_range, ranges.values())):
         return Ranges.from_json(plan)
-    return Whole(plan) if plan.get("interval") is None else OfInterval(plan, plan["interval"])
+    return Successive(plan) if plan.get("interval") is None else OfInterval(plan, plan["interval"])

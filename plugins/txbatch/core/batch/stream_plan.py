@@ -111,7 +111,7 @@ class _Undivided:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(_Undivided):
+class Successive(_Undivided):
     """The plan of a stream without intervals: each plan continues the plan before."""
 
 
@@ -123,4 +123,4 @@ class OfInterval(_Undivided):
     records: int | None = None
 
 
-StreamPlan = Ranges | Whole | OfInterval
+StreamPlan = Ranges | Successive | OfInterval

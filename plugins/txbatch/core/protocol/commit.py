@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from txbatch.core.batch.manifest import Manifest, StagedState, check_manifest, check_states
-from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.batch.plan import OfInterval, Ranges, StreamPlan, Successive
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.digest import definition_digest
@@ -167,7 +167,7 @@ def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
             return False  # each partition has an order of its own
         case OfInterval():
             return not by_interval
-        case Whole():
+        case Successive():
             return True
         case _:
             assert_never(planned)

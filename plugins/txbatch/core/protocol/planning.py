@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from copy import deepcopy
 from typing import Any
 
-from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Successive
 from txbatch.core.batch.transaction import Metadata, Run
 from txbatch.core.errors import NoInterval, UnknownField
 from txbatch.core.naming import naming_stream
@@ -85,7 +85,7 @@ def plan_stream(
         check_ranges(of, plan)
         return Ranges.from_json(plan)
     if not asked or not spout.by_interval:
-        return Whole(plan)
+        return Successive(plan)
     return OfInterval(plan, asked["interval"], planned_records(f"{of}: the interval", plan))
 
 

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import Any, assert_never
 
-from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Successive
 from txbatch.core.batch.transaction import Interval, Metadata, Restate, Run
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, SchemaMismatch, SourceNotReady
 from txbatch.core.naming import naming_stream
@@ -98,10 +98,10 @@ def _again(
             if anew is None:
                 raise SourceNotReady(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")
             return anew
-        case Whole(plan):
+        case Successive(plan):
             again = stream.spout.plan_again("", plan)
             check_json(f"stream {stream.name!r}", again, stream.spout.metadata_bytes_max)
-            return Whole(again)
+            return Successive(again)
         case _:
             assert_never(planned)
 
