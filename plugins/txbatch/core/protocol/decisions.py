@@ -32,7 +32,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Nobody looks after the batch: finish the batch first."""
+    """Nobody looks after the batch: finish the batch first, or abort the batch (`may_adopt`)."""
 
     batch: Batch
 

@@ -123,6 +123,6 @@ def _given_back(rows: Mapping[Any, OpaqueValue], txid: int) -> dict[Any, Value |
             continue
         if row.txid < txid or row.prev is None or row.prev_txid is None:
             back[key] = None
-        else:
+        else:  # the value before that one is not kept, and never given back: txids below are final
             back[key] = OpaqueValue(row.prev_txid, row.prev, row.prev, row.prev_txid)
     return back
