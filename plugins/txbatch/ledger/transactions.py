@@ -91,7 +91,7 @@ class Transactions(Questions):
                 return plan
             _write(rows, plan, partials)
             failpoints.hit("commit.before_commit")
-            # asked last: a connection cut by now fails here, and nothing has happened; cut later: OutcomeUnknown
+            # asked last: a connection cut by now fails here, and the ledger is unchanged; cut later: OutcomeUnknown
             return Committed(rows.batch(now.topology, now.txid), applied=True)
 
     def success(self, topology: str, txid: int) -> bool:

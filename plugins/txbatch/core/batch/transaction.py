@@ -169,9 +169,8 @@ class Batch:
         """The request behind a restate; None for any other batch."""
         if self.kind is not BatchKind.RESTATE:
             return None
-        missing = (
-            not self.plan.whole
-        )  # so the plan keeps `accept_missing`; `skipped` was granted when the plan was made
+        # The plan keeps `accept_missing` as `whole`. Nothing keeps `skipped`, which was granted when the plan was made.
+        missing = not self.plan.whole
         of = self.position, self.reason or "restate", self.requested_by, missing
         return Restate(*of, skipped=True, found_by=self.found_by)
 

@@ -153,7 +153,7 @@ def why_broken(batch: Batch, order: Order) -> str | None:
 
 
 def _other_predecessor(batch: Batch, order: Order) -> str | None:
-    """Return the txid that the batch was planned on top of, if another one is the last committed and a stream has an order."""
+    """Return how the batch was planned after another txid than the last committed; None if not, or if no stream needs it."""
     plans = (*batch.plan.streams.values(), *batch.plan.idle.values())
     if batch.prev_txid != order.last_committed and any(_in_order(each, batch.by_interval) for each in plans):
         return f"was planned after txid {batch.prev_txid}, but txid {order.last_committed} is the last committed"
@@ -174,7 +174,7 @@ def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
 
 
 def _other_start(batch: Batch, order: Order) -> str | None:
-    """Return the first partition that starts elsewhere than at the end of the partition's last committed range.
+    """Return how a partition starts elsewhere than at the end of the partition's last committed range; None if none does.
 
     A partition without a committed range may start anywhere, unless the range continues an earlier plan.
     """
