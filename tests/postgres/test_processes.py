@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres_bench import Bench, raw_connection, words
+from postgres_bench import Bench, Calls, raw_connection, words
 from sqlalchemy import Engine, make_url
 from support import LogSpout, code, manifest_of, record_batch, run, until, word_count
 
@@ -654,7 +654,12 @@ def test_the_name_of_a_commit_is_not_cut(engine: Engine, topology: str) -> None:
 
 
 class Proxy:
-    """Between us and the server's socket. Once `armed`, it hands COMMIT on, and cuts us off when its answer comes."""
+    """Between us and the server's socket. Once `armed`, it hands COMMIT on, and cuts us off when its answer comes.
+
+    If it is `hasty`, it cuts us off before.
+    """
+
+    hasty = False
 
     def __init__(self, url: str) -> None:
         parsed = make_url(url)
@@ -685,6 +690,8 @@ class Proxy:
                 if self.armed and b"COMMIT\0" in chunk:
                     lost.set()
                 server.sendall(chunk)
+                if self.hasty and lost.is_set():
+                    client.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, server: socket.socket, client: socket.socket, lost: threading.Event) -> None:
         with suppress(OSError):
@@ -724,4 +731,28 @@ def test_the_answer_to_commit_is_lost_on_the_wire(bench: Bench, proxy: Proxy) ->
     assert counted(bench) == [("dog", 1, 1)]
     with pytest.raises(TerminalError, match="already committed as txid 1"):
         far.ledger.start_attempt(batch, run("run"), code())
+    far.engine.dispose()
+
+
+@pytest.mark.rule("R10")
+def test_a_commit_that_is_still_under_way_is_waited_for(bench: Bench, proxy: Proxy, postgres_url: str) -> None:
+    """A look without a lock shows the batch as it was before: only the next try, behind the row's lock, knows the outcome."""
+    batch, far = bench.emitted(words(dog=1)), Bench(connect(proxy.url), bench.topology)
+    bench.run(
+        "CREATE FUNCTION txbatch.wait_at_commit() RETURNS trigger LANGUAGE plpgsql"
+        " AS 'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON state.word_count DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION txbatch.wait_at_commit()",
+    )
+    gate, calls = raw_connection(postgres_url), Calls()
+    gate.cursor().execute("SELECT pg_advisory_lock(7)")
+    proxy.armed = proxy.hasty = True
+    with pytest.raises(OutcomeUnknown, match="the answer to COMMIT was lost; try again"):
+        far.commit(batch, words(dog=1))
+    assert (counted(bench), bench.ledger.batch("word_count", 1).status) == ([], BatchStatus.EMITTED)
+    calls.start("again", lambda: bench.commit(batch, words(dog=1)))
+    until(lambda: bench.rows(WAITING) == [(2,)], "COMMIT does not wait for the gate, and the next try for COMMIT")
+    gate.close()
+    assert calls.join() == {"again": False}
+    assert counted(bench) == [("dog", 1, 1)]
     far.engine.dispose()

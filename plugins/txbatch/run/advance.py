@@ -41,7 +41,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """Nothing was committed: the batch was aborted, or belongs to another run now."""
+    """Nothing was committed: the batch was aborted, belongs to another run now, or is being committed by an older try."""
 
     why: str
 

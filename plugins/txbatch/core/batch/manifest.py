@@ -53,7 +53,10 @@ class Manifest:
 
 
 def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
-    """Refuse a manifest of another attempt (StaleAttempt), or without a part of the plan (Incomplete)."""
+    """Refuse a manifest of another attempt (StaleAttempt), or without a part of the plan (Incomplete).
+
+    Raise PartitionUnreadable if all partitions were left out, or any partition of a plan that counts whole or not at all.
+    """
     of = f"{assignment.topology} {assignment.attempt}"
     for what, found, expected in (
         ("topology", manifest.topology, assignment.topology),
@@ -137,10 +140,10 @@ def check_states(manifest: Manifest, states: Iterable[str]) -> None:
 def check_same_records(
     manifest: Manifest, earlier: Iterable[Manifest], source: Mapping[str, Any], *, accept_missing: bool = False
 ) -> None:
-    """Refuse other records from a transactional spout than earlier (R7c): Incomplete names partition, expected and found.
+    """Refuse other records from a transactional spout than earlier (R7c): ReadDifferently names partition, expected and found.
 
-    Only an opaque spout may leave a partition out (R13), unless a restate accepts missing partitions. `source` is the
-    topology's source identity, with the kind of each stream.
+    Only an opaque spout may leave a partition out (R13), unless a restate accepts missing partitions: Incomplete. `source` is
+    the topology's source identity, with the kind of each stream.
     """
     for stream, holes in manifest.unreadable.items():
         if holes and source[stream]["kind"] != "opaque" and not accept_missing:
