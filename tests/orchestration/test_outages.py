@@ -257,6 +257,16 @@ def test_a_connection_that_no_wait_helps_is_no_outage(said: str, monkeypatch: py
     assert isinstance(no_connection("shop", said), TerminalError)
 
 
+def test_a_database_that_goes_away_at_the_end_of_the_look_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its COMMIT has no answer; of a look there is no outcome to find out."""
+
+    def cut(engine: object) -> Any:
+        raise OutcomeUnknown("outcome unknown: the answer to COMMIT was lost")
+
+    monkeypatch.setattr(reach, "transaction", cut)
+    assert away("postgresql+psycopg2://txbatch@127.0.0.1:1/nothing") == "the connection was lost"
+
+
 @pytest.mark.parametrize(
     ("state", "waits"),
     [
@@ -412,6 +422,21 @@ def test_a_triggerer_of_another_version_is_told_in_one_line_and_the_task_goes_on
 )
 def test_a_trigger_takes_arguments_of_newer_workers(made: Any) -> None:
     assert made({"of_a_newer_version": 1}).serialize() == made({}).serialize()
+
+
+@pytest.mark.parametrize("made", [TurnTrigger, EmissionTrigger])
+@pytest.mark.parametrize("error", [Unavailable("x"), OutcomeUnknown("x")], ids=lambda each: type(each).__name__)
+def test_a_trigger_whose_look_is_cut_off_looks_again(error: TxbatchError, made: type[TurnTrigger]) -> None:
+    """Also at the COMMIT of the look: a trigger that failed would end the wait of the task, and use up a try."""
+
+    def cut(*_: object) -> Any:
+        raise error
+
+    ledger: Any = SimpleNamespace(
+        batch=cut, turn_of=cut, renew_waiting_lease=cut, engine=SimpleNamespace(dispose=lambda: None)
+    )
+    for own in (None, 7):
+        assert made("sales", 7, "run", own, 60.0)._over(ledger) is False
 
 
 @pytest.mark.parametrize("error", [NotMigrated("of a newer txbatch"), DatabaseRefused("no column")])

@@ -17,7 +17,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from txbatch import __version__
 from txbatch.core.batch.transaction import BatchStatus, Run
-from txbatch.core.errors import DatabaseRefused, TerminalError, TransientError, TxbatchError
+from txbatch.core.errors import DatabaseRefused, OutcomeUnknown, TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol.fence import waited_for
 from txbatch.core.text import one_line
 from txbatch.orchestration.airflow import ledger_url, open_ledger
@@ -222,7 +222,7 @@ class TurnTrigger(_PollingTrigger):
             return self._fires(ledger)
         except DatabaseRefused:
             raise
-        except TransientError:
+        except (TransientError, OutcomeUnknown):  # of a look, the outcome is of no interest
             return False
         finally:
             ledger.engine.dispose()  # many triggers may wait for long: none keeps a connection

@@ -6,7 +6,7 @@ import re
 
 from sqlalchemy import text
 
-from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.errors import OutcomeUnknown, TransientError, TxbatchError
 from txbatch.postgres.database.engine import connect, transaction
 
 # The words of the server, or of a pooler, for a refused login, and the words of libpq without a password or a certificate.
@@ -28,6 +28,8 @@ def away(url: str) -> str | None:
         return "the server is a standby, and takes no writes" if standby else None
     except TransientError as error:
         return None if _REFUSED.search(error.text) else error.text.removesuffix(_ADVICE)
+    except OutcomeUnknown:
+        return "the connection was lost"
     except TxbatchError:
         return None
     finally:
