@@ -221,6 +221,7 @@ class Steps:
     def _commit(self, batch: Batch, run: Run | None, recorded: Recorded | None) -> Committed:
         if recorded is None:
             batch = self.ledger.batch(batch.topology, batch.txid)
+            # a look without a lock: if COMMIT is still under way, the commit below waits for the end
             if batch.status is BatchStatus.COMMITTED:
                 log.info("%s: already committed as txid %s", batch.topology, batch.txid)
                 return Committed(batch, applied=False)

@@ -125,7 +125,7 @@ class Ledger(Questions, Protocol):
         """Take the manifests of attempts for committing (R7), by ascending txids. If one is refused, take none, and raise."""
 
     def batch(self, topology: str, txid: int) -> Batch:
-        """Return a batch. Raise UnknownName if the topology has no such txid."""
+        """Return a batch, read without a lock. Raise UnknownName if the topology has no such txid."""
 
     def version(self, topology: str, txid: int) -> PositionVersion:
         """Return the version that counts now for a txid's position. Raise UnknownName if the topology has no such txid."""
