@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import TEMPLATE
-from databases import Pool, in_database
 from sizes import some_of
-from two_dags import DAILY, TwoDags
+from two_dags import DAILY, FIVE_DAYS, TwoDags
 
 EVENTS = some_of(40, 400)
 DAG = f'''
@@ -110,16 +107,12 @@ print(json.dumps(told))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]) -> Iterator[dict[str, Any]]:
+def made(tmp_path_factory: pytest.TempPathFactory, module_url: str) -> dict[str, Any]:
     """What the tasks of some runs said, in this order: five days with a record each, and days without."""
-    five = " ".join(f"2024-01-0{day}T10:00Z,{word}" for day, word in enumerate("abcab", 1))
-    dags = TwoDags.written(tmp_path_factory.mktemp("asset_runs"), "None", five)
+    dags = TwoDags.written(tmp_path_factory.mktemp("asset_runs"), "None", FIVE_DAYS)
     landed = dags.folder / "dags" / "landed.py"
     landed.write_text(DAG)
-    pool = pools(TEMPLATE)
-    name = pool.take()
-    yield dags.told(PROGRAM, in_database(pool.server, name), str(landed), str(EVENTS))
-    pool.give_back(name)
+    return dags.told(PROGRAM, module_url, str(landed), str(EVENTS))
 
 
 def test_the_first_event_counts_the_newest_interval_alone(made: dict[str, Any]) -> None:
