@@ -222,7 +222,7 @@ def test_where_retention_took_an_old_file_late_records_are_told_until_a_person_c
     assert (restates(engine), counts(engine)) == ([], {"a": (1, 1), "b": (1, 1)})
     refused = txbatch("restate", job, "1", "--why", "late")
     assert (refused.exit_code, "--accept-missing" in refused.output) == (1, True)
-    ran(txbatch("restate", job, "1", "--why", "late", "--accept-missing"))
+    ran(txbatch("restate", job, "1", "--why", "without 0.csv", "--accept-missing"))
     assert counts(engine)["a"][0] == 2
     assert "late for" not in ran(txbatch("status"))
     comes(root, "x.csv", "2024-01-01T11:00Z,a")
