@@ -113,7 +113,16 @@ def pools(postgres_server: str) -> Callable[[str], Pool]:
 @pytest.fixture
 def postgres_url(pools: Callable[[str], Pool]) -> Iterator[str]:
     """The URL of a migrated database, as if it were fresh."""
-    pool = pools(TEMPLATE)
+    yield from _fresh(pools(TEMPLATE))
+
+
+@pytest.fixture(scope="module")
+def module_url(pools: Callable[[str], Pool]) -> Iterator[str]:
+    """The same for all tests of a module."""
+    yield from _fresh(pools(TEMPLATE))
+
+
+def _fresh(pool: Pool) -> Iterator[str]:
     name = pool.take()
     yield in_database(pool.server, name)
     pool.give_back(name)

@@ -25,6 +25,8 @@ from txbatch.orchestration import topology_dag
 dag = topology_dag("jobs/{name}.py", schedule={schedule})
 '''
 DAILY = 'CronDataIntervalTimetable("0 0 * * *", timezone="UTC")'
+# What `days` may read: five days with a record each.
+FIVE_DAYS = " ".join(f"2024-01-0{day}T10:00Z,{word}" for day, word in enumerate("abcab", 1))
 
 
 @dataclass(frozen=True)

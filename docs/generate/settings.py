@@ -1,4 +1,4 @@
-"""The page on settings: variables, connections, the fields of a run's form, and all defaults and limits, read from the code."""
+"""The page on settings: variables, connections, fields of a run's form, defaults and limits, read from the code, and Spark's."""
 
 from __future__ import annotations
 
@@ -29,15 +29,20 @@ VARIABLES = (
     (STAGING, "`staging/` in the home folder", "The staging area: a whole path, or a URI that fsspec and Spark read"),
     (
         HOME,
-        "`.txbatch/` in the project, else in your own folder",
+        "`.txbatch/` in the project, [else](../run/install.md#the-home-folder) in your own folder",
         "The home folder of the embedded stack: an absolute path",
     ),
     (
         f"{SOURCE}<NAME>",
         "the connection `txbatch_source_<name>` in Airflow's tasks",
-        "The URL of a source, by its name in the job",
+        "The URL of a [source](../spouts.md), by its name in the job",
     ),
-    ("TXBATCH_SPARK_ENVIRONMENT", "none", "Names of variables that Spark gets, although they look like secrets"),
+    (
+        "TXBATCH_SPARK_ENVIRONMENT",
+        "none",
+        "Names of variables that Spark gets, although they "
+        "[look like secrets](../explanation/security.md#what-spark-is-told)",
+    ),
     (
         "TXBATCH_FAILPOINTS",
         "none",
@@ -59,12 +64,54 @@ COMPOSE = (
 )
 CONNECTIONS = (
     ("txbatch", "The ledger, as its writer. Type `txbatch`, with a form of its own"),
-    ("txbatch_report", "The ledger, as a reader, for the pages in Airflow; else `txbatch`"),
+    ("txbatch_report", "The ledger, as a reader, for [the pages](../run/pages.md) in Airflow; else `txbatch`"),
     ("txbatch_spark", "Spark's master; without the connection, Spark runs on the worker"),
     ("txbatch_<name>", 'The database of states with `database="<name>"`'),
     ("txbatch_source_<name>", "The source of this name; a variable goes before the connection"),
 )
-AIRFLOW = (("[txbatch] pages_show_values", "true", "false: pages show no keys and numbers of states"),)
+AIRFLOW = (
+    (
+        "[txbatch] pages_show_values",
+        "true",
+        "false: pages show no keys and numbers of states. Also the variable `AIRFLOW__TXBATCH__PAGES_SHOW_VALUES`",
+    ),
+)
+OF_VARIABLES = """
+A variable goes before a connection, and the connections are for tasks alone. If you use the connection of a source, set the
+variable for `txbatch doctor` and `txbatch status`, too. Keep passwords in `PGPASSFILE` or in the connection of Airflow. The
+[security model](../explanation/security.md) has what else is guarded.
+"""
+OF_WAITS = """
+The first four are arguments of `topology_dag`, and fields of [the form of a run](#the-form-of-a-run), in minutes and seconds.
+Timeouts begin with the first wait of a try, and no retry puts them off. Those for the ledger and for a source begin anew with
+the next outage. An outage of the ledger puts off all others. DAGs that verify, rebuild or fold wait six hours for the ledger.
+Running and waiting tasks renew their leases.
+"""
+OF_SPARK = """
+Settings of your site decide how fast a batch is counted, and never what is counted. The place of the setting does not
+matter: `spark-defaults.conf`, a file that the connection names, or `emit_batch={"conf": ...}`. txbatch has a verdict on
+each setting of Spark's SQL, internal ones included (`txbatch/spark/site_settings.tsv`):
+
+| verdict | the value is |
+|---|---|
+| `free` | that of your site |
+| `pinned` | Spark's own default |
+| `set` | as txbatch needs it |
+| `refused` | rejected: the attempt fails, and names the setting |
+
+- **`free`**: memory, sizes, threads, shuffles, joins, compression, catalogs, listeners, streaming.
+- **`pinned`**: all `spark.sql.legacy.*`, rebase modes, `ansi.*`, `caseSensitive`, `mapKeyDedupPolicy`, the rules of the
+  optimizer, and all settings without proof that values stay the same. The driver's output names each: *Spark's setting
+  spark.sql.legacy.timeParserPolicy is LEGACY here and does not count*.
+- **`set`**: `spark.sql.ansi.enabled`, the time zone UTC, no files that are missing or corrupt.
+- **`refused`**: settings that work only before Spark runs. These are `spark.sql.extensions`, another
+  `spark.sql.catalogImplementation`, `spark.sql.reflect.allowList`, and a `pathFilter` of Hadoop. In `emit_batch`, they
+  are refused when the DAG file is parsed. To say that a job has no extensions, write
+  `emit_batch={"conf": {"spark.sql.extensions": ""}}`.
+
+A setting that only a newer Spark has is refused by name. A `transform` or an emitter of your own may set what it likes,
+for its attempt.
+"""
 
 
 class Told(NamedTuple):
@@ -165,16 +212,16 @@ def settings() -> str:
     """Return the page."""
     return page(
         "Settings, defaults and limits",
-        "Here you find each variable, connection and form field, and the numbers that txbatch works by.",
+        "Here you find each variable, connection, form field, default and limit, and which settings of Spark count.",
         "You need nothing. A variable that is set and empty is an error. Keep passwords out of URLs on a command line.",
-        [*_named(), "## The form of a run", "", *_form(), *_numbers(), *_of_classes()],
+        [*_named(), "## The form of a run", "", *_form(), *_numbers(), *_of_classes(), *_of_spark()],
     )
 
 
 def _named() -> Iterator[str]:
     yield from ("## Environment", "")
     yield from table(("variable", "default", "meaning"), [(f"`{name}`", *more) for name, *more in VARIABLES])
-    yield from ("Of docker-compose alone:", "")
+    yield from (OF_VARIABLES.strip(), "", "Of docker-compose alone:", "")
     yield from table(("variable", "default", "meaning"), [(f"`{name}`", *more) for name, *more in COMPOSE])
     yield from ("## Connections of Airflow", "")
     yield from table(("connection", "meaning"), [(f"`{name}`", meaning) for name, meaning in CONNECTIONS])
@@ -194,6 +241,7 @@ def _numbers() -> Iterator[str]:
         yield from (f"## {title}", "")
         rows = [(plain(each.meaning), amount(value_of(each.where), each.unit)) for each in told]
         yield from table(("what", "default" if told is WAITS else "at most"), rows)
+        yield from (OF_WAITS.strip(), "") if told is WAITS else ()
 
 
 def _of_classes() -> Iterator[str]:
@@ -205,6 +253,10 @@ def _of_classes() -> Iterator[str]:
         if each.default is not each.empty and not repr(each.default).startswith("<")
     ]
     yield from table(("class", "argument", "default"), rows)
+
+
+def _of_spark() -> Iterator[str]:
+    yield from ("## Settings of Spark", "", OF_SPARK.strip(), "")
 
 
 def value_of(where: str) -> Any:

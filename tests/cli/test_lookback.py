@@ -198,21 +198,37 @@ def test_a_file_that_is_gone_or_was_replaced_is_told_and_counts_nothing_again(
     assert restates(engine) == []
 
 
-def test_an_old_file_that_retention_took_keeps_no_late_record_out(
-    txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine
+def test_where_retention_took_an_old_file_late_records_are_told_until_a_person_counts_without_it(
+    txbatch: Txbatch, days: Callable[..., str], root: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each plan names each file: told by runs, status and verify, and never counted again by itself."""
     (root / "0.csv").write_text("2023-12-31T10:00Z,z\n")
     before = datetime(2023, 12, 31, 11, tzinfo=UTC).timestamp()
     os.utime(root / "0.csv", (before, before))
     job = days()
     (root / "0.csv").unlink()
     comes(root, "x.csv", "2024-01-01T10:00Z,a")
-    assert "late for" not in ran(txbatch("run", job, *day(2)))
-    assert restates(engine) == [(3, 1, "lookback: 1 record in x.csv")]
-    assert counts(engine) == {"a": (2, 3), "b": (1, 3)}
-    comes(root, "y.csv", "2024-01-01T10:00Z,c", "2024-01-03T10:00Z,c")
-    ran(txbatch("run", job, *day(3)))
-    assert counts(engine)["c"] == (2, 5)
+    told, again = "late for txid 1: 1 record in x.csv; ", '`txbatch restate days 1 --why "..." --accept-missing` counts'
+    for number in (2, 3):
+        assert f"{told}0.csv is gone since; {again}" in ran(txbatch("run", job, *day(number)))
+    assert told in ran(txbatch("status"))
+    with monkeypatch.context() as patch:
+        patch.setattr("txbatch.wiring.Application", LikeTheDriver)
+        verified = txbatch("verify", job, "--json")
+    found = json.loads(verified.stdout)[0]
+    assert (verified.exit_code, found["outcome"]) == (1, "UNVERIFIABLE")
+    assert "came late and are not counted" in found["reason"]
+    assert "0.csv" in str(found["changed"])
+    assert (restates(engine), counts(engine)) == ([], {"a": (1, 1), "b": (1, 1)})
+    refused = txbatch("restate", job, "1", "--why", "late")
+    assert (refused.exit_code, "--accept-missing" in refused.output) == (1, True)
+    ran(txbatch("restate", job, "1", "--why", "without 0.csv", "--accept-missing"))
+    assert counts(engine)["a"][0] == 2
+    assert "late for" not in ran(txbatch("status"))
+    comes(root, "x.csv", "2024-01-01T11:00Z,a")
+    ran(txbatch("run", job, *day(4)))
+    assert [position for _, position, _ in restates(engine)] == [1, 1], "its plan is without the file"
+    assert counts(engine)["a"][0] == 3
 
 
 def test_what_was_moved_to_another_file_is_gone_from_its_own(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import TEMPLATE
-from databases import Pool, in_database
-from two_dags import TwoDags
+from two_dags import FIVE_DAYS, TwoDags
 
 OUTSIDE = ("2024-01-01/2024-01-07", "2024-01-10/2024-01-12")
 PROGRAM = """
@@ -56,18 +53,14 @@ print(json.dumps(told))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]) -> Iterator[dict[str, Any]]:
+def made(tmp_path_factory: pytest.TempPathFactory, module_url: str) -> dict[str, Any]:
     """What the tasks of some runs said, in this order: five days, of which two were caught up first; and a log of three."""
-    five = " ".join(f"2024-01-0{day}T10:00Z,{word}" for day, word in enumerate("abcab", 1))
-    dags = TwoDags.written(tmp_path_factory.mktemp("catch_up"), "None", five)
+    dags = TwoDags.written(tmp_path_factory.mktemp("catch_up"), "None", FIVE_DAYS)
     dates = "start_date=datetime(2024, 1, 7, tzinfo=UTC), end_date=datetime(2024, 1, 9, tzinfo=UTC), schedule="
     days = (dags.folder / "dags" / "days.py").read_text().replace("schedule=", dates)
     bounded = dags.folder / "dags" / "bounded.py"
     bounded.write_text(days.replace("from airflow", "from datetime import UTC, datetime\nfrom airflow", 1))
-    pool = pools(TEMPLATE)
-    name = pool.take()
-    yield dags.told(PROGRAM, in_database(pool.server, name), str(bounded), *OUTSIDE)
-    pool.give_back(name)
+    return dags.told(PROGRAM, module_url, str(bounded), *OUTSIDE)
 
 
 def test_each_interval_of_a_range_is_counted_once_by_one_run(made: dict[str, Any]) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import TEMPLATE
-from databases import Pool, in_database
-from two_dags import TwoDags
+from two_dags import FIVE_DAYS, TwoDags
 
 PROGRAM = """
 import json
@@ -60,14 +57,10 @@ print(json.dumps(told))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]) -> Iterator[dict[str, Any]]:
+def made(tmp_path_factory: pytest.TempPathFactory, module_url: str) -> dict[str, Any]:
     """What the tasks of some runs said, in this order: of five days, of which the dead run committed two; and of a log."""
-    five = " ".join(f"2024-01-0{day}T10:00Z,{word}" for day, word in enumerate("abcab", 1))
-    dags = TwoDags.written(tmp_path_factory.mktemp("catch_up"), "None", five)
-    pool = pools(TEMPLATE)
-    name = pool.take()
-    yield dags.told(PROGRAM, in_database(pool.server, name))
-    pool.give_back(name)
+    dags = TwoDags.written(tmp_path_factory.mktemp("catch_up"), "None", FIVE_DAYS)
+    return dags.told(PROGRAM, module_url)
 
 
 def test_what_a_dead_run_planned_is_announced_by_the_one_that_commits_it(made: dict[str, Any]) -> None:

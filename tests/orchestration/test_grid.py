@@ -425,9 +425,9 @@ def test_at_a_change_of_clocks_the_newest_interval_is_one_that_airflow_makes(sta
 
 def test_the_reason_for_nothing_to_count_names_the_time_in_the_zone_of_the_grid() -> None:
     context: Any = {"dag": dag_of(NEW_YORK), "dag_run": run_of()}
-    assert grid.nothing(context).startswith(
-        "nothing to count: each interval that was over by 2026-01-09T02:30 (America/New_York) is counted"
-    )
+    by = "interval that was over by 2026-01-09T02:30 (America/New_York) is counted"
+    assert grid.nothing(context, None).startswith(f"nothing to count: each {by}")
+    assert grid.nothing(context, "1 interval is passed by").startswith(f"nothing to count: each other {by}")
 
 
 def test_the_example_of_the_docs_counts_by_its_grid(tmp_path: Path) -> None:

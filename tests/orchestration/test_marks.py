@@ -5,13 +5,10 @@ tests/airflow/test_buttons.py presses the buttons themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import TEMPLATE
-from databases import Pool, in_database
-from two_dags import TwoDags
+from two_dags import FIVE_DAYS, TwoDags
 
 PROGRAM = """
 import json
@@ -58,14 +55,10 @@ print(json.dumps(told))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]) -> Iterator[dict[str, Any]]:
+def made(tmp_path_factory: pytest.TempPathFactory, module_url: str) -> dict[str, Any]:
     """What the tasks of some runs said, in this order: of a log of three records, and of five days."""
-    five = " ".join(f"2024-01-0{day}T10:00Z,{word}" for day, word in enumerate("abcab", 1))
-    dags = TwoDags.written(tmp_path_factory.mktemp("marks"), "None", five)
-    pool = pools(TEMPLATE)
-    name = pool.take()
-    yield dags.told(PROGRAM, in_database(pool.server, name))
-    pool.give_back(name)
+    dags = TwoDags.written(tmp_path_factory.mktemp("marks"), "None", FIVE_DAYS)
+    return dags.told(PROGRAM, module_url)
 
 
 def test_a_marked_commit_is_no_commit(made: dict[str, Any]) -> None:

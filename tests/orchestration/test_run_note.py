@@ -6,6 +6,7 @@ import json
 import re
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -314,6 +315,28 @@ def test_a_red_run_without_an_error_says_which_task_has_ended(
     assert txbatch_plugin.failed(line, committed, states) == (told or str(line)).format(line)
 
 
+class Ends:
+    """The end of a run: what its tasks have left (`newest`), their states, and what the ledger has committed."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        newest: Callable[..., str | None],
+        states: dict[str, str],
+        committed: str | None = None,
+    ) -> None:
+        monkeypatch.setattr(txbatch_plugin, "_newest", newest)
+        monkeypatch.setattr(txbatch_plugin, "_states", lambda run: states)
+        monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: committed)
+
+    def note(self, how: str = "on_dag_run_success", **of_run: Any) -> str | None:
+        """The note of a run that ends so."""
+        run: Any = SimpleNamespace(note=None, **of_run)
+        getattr(txbatch_plugin.RunNotes(), how)(run)
+        note: str | None = run.note
+        return note
+
+
 OLD = "failed: TX413 txid 1 is emitted, not committed; clear the task commit"
 
 
@@ -337,12 +360,8 @@ def test_a_red_run_does_not_repeat_the_error_of_before_it_was_cleared(
     def newest(run: object, key: str, task: str | None = None) -> str | None:
         return left.get(task) if key == txbatch_plugin.XCOM_KEY else "waited 3 min for the ledger"
 
-    monkeypatch.setattr(txbatch_plugin, "_newest", newest)
-    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: states)
-    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: None)
-    run: Any = SimpleNamespace(note=None)
-    txbatch_plugin.RunNotes().on_dag_run_failed(run)
-    assert run.note == f"txbatch: {noted}"
+    ends = Ends(monkeypatch, newest, states)
+    assert ends.note("on_dag_run_failed") == f"txbatch: {noted}"
 
 
 def test_a_run_that_was_marked_before_any_task_failed_says_so() -> None:
@@ -374,14 +393,10 @@ def test_a_green_run_is_told_by_its_last_task(
     def newest(run: object, key: str, task: str | None = None) -> str | None:
         return left.get(task) if key == txbatch_plugin.XCOM_KEY else None
 
-    monkeypatch.setattr(txbatch_plugin, "_newest", newest)
-    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: states)
-    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: None)
-    run: Any = SimpleNamespace(note=None, dag=None, dag_id=dag_id, logical_date=None)
-    txbatch_plugin.RunNotes().on_dag_run_success(run)
+    ends = Ends(monkeypatch, newest, states)
     if dag_id == "sales":
         noted = noted or f"{BY_MARK}; before: {left[None]}"
-    assert run.note == (noted and f"txbatch: {noted}")
+    assert ends.note(dag=None, dag_id=dag_id, logical_date=None) == (noted and f"txbatch: {noted}")
 
 
 @pytest.mark.parametrize(
@@ -397,14 +412,11 @@ def test_a_task_without_a_part_that_waited_for_the_ledger_was_not_marked(
     lines: list[str], committed: str | None, noted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a task waits, and is skipped without a line of its own: of a run that plans first, the task `commit`."""
-    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key, task=None: None if task else lines[0])
+    states = {"commit": "skipped", "success": "skipped"}
+    ends = Ends(monkeypatch, lambda run, key, task=None: None if task else lines[0], states, committed)
     monkeypatch.setattr(txbatch_plugin, "_lines", lambda run: lines)
-    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {"commit": "skipped", "success": "skipped"})
-    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: committed)
     monkeypatch.setattr(txbatch_plugin, "_waited", lambda run, line: line)
-    run: Any = SimpleNamespace(note=None)
-    txbatch_plugin.RunNotes().on_dag_run_success(run)
-    assert run.note == f"txbatch: {noted}"
+    assert ends.note() == f"txbatch: {noted}"
 
 
 @pytest.mark.parametrize(
@@ -420,13 +432,10 @@ def test_a_run_that_catches_up_says_that_its_event_was_not_sent(
     committed: str | None, of_last: str | None, noted: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress = "3 of 3 batches are committed; to go on, clear the run"
-    monkeypatch.setattr(txbatch_plugin, "_newest", lambda run, key, task=None: of_last if task else progress)
-    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {"commit": "success", "success": "success"})
-    monkeypatch.setattr(txbatch_plugin, "_committed", lambda run: committed)
+    states = {"commit": "success", "success": "success"}
+    ends = Ends(monkeypatch, lambda run, key, task=None: of_last if task else progress, states, committed)
     monkeypatch.setattr(txbatch_plugin, "_waited", lambda run, line: line)
-    run: Any = SimpleNamespace(note=None)
-    txbatch_plugin.RunNotes().on_dag_run_success(run)
-    assert run.note == f"txbatch: {noted or progress}"
+    assert ends.note() == f"txbatch: {noted or progress}"
 
 
 @pytest.mark.parametrize(

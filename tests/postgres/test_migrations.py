@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from itertools import takewhile
 from threading import Barrier
 from typing import Any
 
@@ -85,21 +87,29 @@ def test_a_migration_that_fails_leaves_nothing(empty: Engine, monkeypatch: pytes
         check_migrated(empty)
 
 
-def test_a_state_that_has_the_name_of_a_report_to_come_is_named_and_nothing_changes(
-    empty: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+TOPOLOGY = "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('t', 'j', true, '{}')"
+
+
+def migrated_before(empty: Engine, comes: Callable[[Migration], bool]) -> list[Migration]:
+    """Make the ledger of the version before a migration comes, and return the migrations from that on."""
     every = migrations()
-    before = [each for each in every if each.number < next(n.number for n in every if "VIEW report.closings" in n.sql)]
-    monkeypatch.setattr(module, "migrations", lambda: before)
-    assert migrate(empty) == before
+    before = list(takewhile(lambda each: not comes(each), every))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "migrations", lambda: before)
+        assert migrate(empty) == before
+    return every[len(before) :]
+
+
+def test_a_state_that_has_the_name_of_a_report_to_come_is_named_and_nothing_changes(
+    empty: Engine,
+) -> None:
+    later = migrated_before(empty, lambda each: "VIEW report.closings" in each.sql)
     with empty.begin() as connection:
         connection.connection.cursor().execute(
-            "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('t', 'j', false, '{}');"
-            "INSERT INTO txbatch.state (state, topology, kind, contributions, columns)"
+            f"{TOPOLOGY}; INSERT INTO txbatch.state (state, topology, kind, contributions, columns)"
             " VALUES ('closings', 't', 'opaque', true, '{}')"
         )
     was = catalog(empty)
-    monkeypatch.undo()
     with pytest.raises(
         SchemaMismatch, match=r"state 'closings' has the name of a report .* was=\"closings\"\) and `txbatch change`"
     ):
@@ -107,67 +117,46 @@ def test_a_state_that_has_the_name_of_a_report_to_come_is_named_and_nothing_chan
     assert catalog(empty) == was
     with empty.begin() as connection:
         connection.execute(text("UPDATE txbatch.state SET state = 'calls'"))
-    assert migrate(empty) == every[len(before) :]
+    assert migrate(empty) == later
 
 
-def test_what_was_aborted_as_abandoned_is_told_of_batches_before(
-    empty: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    every = migrations()
-    before = [each for each in every if each.number < next(n.number for n in every if n.name == "abandoned")]
-    monkeypatch.setattr(module, "migrations", lambda: before)
-    migrate(empty)
-    stored = [
-        (1, 1, "ordinary", "abandoned by one; other found it so"),
-        (2, 2, "ordinary", "a mistake; aborted: abandoned by nobody"),
-        (3, 1, "restate", "a file was late; aborted: abandoned by one; other found it so"),
-        (4, 1, "restate", "abandoned by its readers; aborted: a mistake"),
-    ]
+def told_of_batches_before(empty: Engine, column: str, *stored: tuple[int, int, str, str]) -> list[tuple[int, Any]]:
+    """Where the migration named after a column sets it: in batches of before, each a txid, its position, kind and reason."""
+    migrated_before(empty, lambda each: each.name == column)
     with empty.begin() as connection:
         cursor = connection.connection.cursor()
-        cursor.execute(
-            "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('t', 'j', false, '{}')"
-        )
+        cursor.execute(TOPOLOGY)
         cursor.executemany(
             "INSERT INTO txbatch.batch (topology, status, key, metadata, lease_until, aborted_at, txid, position, kind, reason)"
             " VALUES ('t', 'aborted', 'run:one', '{}', now(), now(), %s, %s, %s, %s)",
             stored,
         )
-    monkeypatch.undo()
     migrate(empty)
-    with empty.begin() as connection:
-        found = connection.execute(text("SELECT txid FROM txbatch.batch WHERE abandoned ORDER BY txid")).scalars()
-        assert list(found) == [1, 3]
+    with empty.connect() as connection:
+        found = connection.execute(text("SELECT * FROM txbatch.batch ORDER BY txid")).mappings()
+        return [(row["txid"], row[column]) for row in found if row[column]]
 
 
-def test_what_a_look_back_restated_is_told_of_batches_before(empty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = migrations()
-    before = [each for each in every if each.number < next(n.number for n in every if n.name == "found_by")]
-    monkeypatch.setattr(module, "migrations", lambda: before)
-    migrate(empty)
-    stored = [
+def test_what_was_aborted_as_abandoned_is_told_of_batches_before(empty: Engine) -> None:
+    assert told_of_batches_before(
+        empty,
+        "abandoned",
+        (1, 1, "ordinary", "abandoned by one; other found it so"),
+        (2, 2, "ordinary", "a mistake; aborted: abandoned by nobody"),
+        (3, 1, "restate", "a file was late; aborted: abandoned by one; other found it so"),
+        (4, 1, "restate", "abandoned by its readers; aborted: a mistake"),
+    ) == [(1, True), (3, True)]
+
+
+def test_what_a_look_back_restated_is_told_of_batches_before(empty: Engine) -> None:
+    assert told_of_batches_before(
+        empty,
+        "found_by",
         (1, 1, "ordinary", "lookback: no restate"),
         (2, 1, "restate", "lookback: 12 records in x.csv"),
         (3, 1, "restate", "a lookback: by hand"),
         (4, 1, "restate", "lookback: 1 record in x.csv; aborted: it failed"),
-    ]
-    with empty.begin() as connection:
-        cursor = connection.connection.cursor()
-        cursor.execute(
-            "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('t', 'j', true, '{}')"
-        )
-        cursor.executemany(
-            "INSERT INTO txbatch.batch (topology, status, key, metadata, lease_until, txid, position, kind, reason)"
-            " VALUES ('t', 'planned', 'run:one', '{}', now(), %s, %s, %s, %s)",
-            stored,
-        )
-    monkeypatch.undo()
-    migrate(empty)
-    with empty.begin() as connection:
-        found = connection.execute(
-            text("SELECT txid, found_by FROM txbatch.batch WHERE found_by IS NOT NULL ORDER BY 1")
-        )
-        assert [tuple(row) for row in found] == [(2, 1), (4, 1)]
+    ) == [(2, 1), (4, 1)]
 
 
 def test_a_database_of_a_newer_version(engine: Engine) -> None:

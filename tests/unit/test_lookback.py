@@ -33,8 +33,6 @@ from txbatch.core.errors import (
     TxbatchError,
     Unavailable,
 )
-from txbatch.core.protocol import gone_files
-from txbatch.core.protocol.gone_files import Recount
 from txbatch.core.protocol.lookback import (
     CountedPlan,
     Counting,
@@ -45,7 +43,6 @@ from txbatch.core.protocol.lookback import (
     lookbacks,
     outstanding,
 )
-from txbatch.memory import came_late
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -60,6 +57,9 @@ pytestmark = pytest.mark.rule("R17")
 DAY = timedelta(days=1)
 DAY_MICROS = 86_400_000_000
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+# The ways out of a position that a run never counts again by itself.
+WITHOUT = '`txbatch restate days 1 --why "..." --accept-missing` counts without the file'
+AS_NOW = '`txbatch restate days 1 --why "..."` counts the file as it is now'
 
 
 def day(number: int) -> Interval:
@@ -178,17 +178,26 @@ def test_a_file_of_the_position_that_shrank_after_it_was_met_loses_no_counted_re
     (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
     case.define("3 days")
     assert case.run(3) == [3]
-    assert case.told == ["late for txid 1: 1 record in x.csv; 1.csv is shorter since"]
+    assert case.told == [f"late for txid 1: 1 record in x.csv; 1.csv is shorter since; {AS_NOW}"]
     assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
 
 
-def test_a_file_that_shrinks_before_the_restate_is_planned_loses_no_counted_record(case: Case) -> None:
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda file: file.unlink(), f"1.csv is gone since; {WITHOUT}"),
+        (lambda file: file.write_text("2024-01-01T10:00Z,a\n"), f"1.csv is shorter since; {AS_NOW}"),
+    ],
+)
+def test_a_file_that_goes_or_shrinks_before_the_restate_is_planned_loses_no_counted_record(
+    case: Case, change: Callable[[Path], object], told: str
+) -> None:
     look_back, late = late_for_first(case)
-    (case.root / "1.csv").write_text("2024-01-01T10:00Z,a\n")
+    change(case.root / "1.csv")
     with case.runner() as runner:
         assert look_back.again(late, runner._finish_held) == []
-    (told,) = look_back.told
-    assert "1.csv is shorter since" in (told.why_not or "")
+    (left,) = look_back.told
+    assert left.why_not == f"days: stream 'in': {told}"
     assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
     assert case.run(3) == [4], "the aborted restate blocks nothing"
 
@@ -201,10 +210,10 @@ def test_a_person_counts_a_shorter_file_again_whatever_the_reason_begins_with(ca
     assert (batch.txid, batch.found_by, case.counts) == (2, None, {"a": 1})
 
 
-def with_an_old_file(root: Path, *lines: str) -> Case:
+def with_an_old_file(root: Path) -> Case:
     """The first day is counted, and a file that was last changed before it began."""
     case = Case(root)
-    (root / "0.csv").write_text("".join(f"{line}\n" for line in ("2023-12-31T10:00Z,z", *lines)))
+    (root / "0.csv").write_text("2023-12-31T10:00Z,z\n")
     before = (FIRST - DAY).timestamp()
     os.utime(root / "0.csv", (before, before))
     case.comes("1.csv", "01T10:00Z,a", "01T11:00Z,b")
@@ -212,119 +221,49 @@ def with_an_old_file(root: Path, *lines: str) -> Case:
     return case
 
 
-def test_an_old_file_that_retention_took_keeps_late_records_from_no_position(tmp_path: Path) -> None:
-    """Each plan names each file: such a position was told, and never counted again."""
+def test_where_retention_took_an_old_file_late_records_are_told_and_counted_by_a_person_alone(tmp_path: Path) -> None:
+    """Each plan names each file. What is counted later, by a plan without the file, is counted again by itself."""
     case = with_an_old_file(tmp_path)
     (tmp_path / "0.csv").unlink()
     case.comes("x.csv", "01T10:00Z,a", "02T10:00Z,a")
-    assert case.run(2) == [2, 3]
-    assert (case.restates, case.told) == ([(3, 1, "lookback: 1 record in x.csv")], [])
-    assert case.counts == {"a": 3, "b": 1}
-    case.comes("x.csv", "01T12:00Z,c", "02T12:00Z,c")
-    assert case.run(3) == [4, 5, 6]
-    assert case.counts == {"a": 3, "b": 1, "c": 2}
-
-
-def test_an_old_file_with_records_of_the_interval_loses_no_counted_record(tmp_path: Path) -> None:
-    """Somebody wrote records ahead, or set the time of the file back: the number of records shows it."""
-    case = with_an_old_file(tmp_path, "2024-01-01T09:00Z,c")
-    (tmp_path / "0.csv").unlink()
-    case.comes("x.csv", "01T10:00Z,a")
-    assert case.run(2)[0] == 2
-    (told,) = case.told
-    assert told.startswith("late for txid 1: 1 record in x.csv; ")
-    assert "0.csv is gone since, and 3 records came of 3 records and 1 late record" in told
-    assert (case.counts, case.restates) == ({"a": 1, "b": 1, "c": 1}, [])
-    assert not [each for each in case.ledger.tables.batches_of("days") if not each.status.final]
-
-
-def test_where_an_old_file_is_gone_what_comes_meanwhile_is_left_to_the_next_run(tmp_path: Path) -> None:
-    case = with_an_old_file(tmp_path)
-    (tmp_path / "0.csv").unlink()
-    look_back, late = late_for_first(case)
-    case.comes("y.csv", "01T10:00Z,a")
+    for number in (2, 3):
+        assert case.run(number) == [number]
+        assert case.told == [f"late for txid 1: 1 record in x.csv; 0.csv is gone since; {WITHOUT}"]
+    assert (case.counts, case.restates) == ({"a": 2, "b": 1}, [])
     with case.runner() as runner:
-        assert look_back.again(late, runner._finish_held) == []
-    (left,) = look_back.told
-    assert "0.csv is gone since, and y.csv came or grew since" in (left.why_not or "")
-    assert case.counts == {"a": 1, "b": 1}
-    assert case.run(3) == [4, 5]
-    assert (case.counts, case.told) == ({"a": 3, "b": 1}, [])
+        (batch,) = runner.restate([1], "late", accept_missing=True)
+    assert (batch.txid, case.counts) == (4, {"a": 3, "b": 1})
+    case.comes("x.csv", "01T12:00Z,c", "02T12:00Z,c")
+    assert case.run(4) == [5, 6, 7]
+    assert (case.counts, case.told) == ({"a": 3, "b": 1, "c": 2}, [])
 
 
-def test_where_an_old_file_is_gone_later_files_without_a_record_of_the_position_block_nothing(tmp_path: Path) -> None:
-    """A restate that fails once is tried by the next run, which has read one more file: it was refused for ever."""
-    case = with_an_old_file(tmp_path)
-    (tmp_path / "0.csv").unlink()
-    case.define(None)
-    case.comes("x.csv", "01T10:00Z,a")
+def test_a_file_of_another_stream_that_is_gone_is_told_before_a_txid_is_used(tmp_path: Path) -> None:
+    case = TwoFolders(tmp_path)
+    case.comes("in/1.csv", "01T10:00Z,a")
+    case.comes("more/1.csv", "02T10:00Z,c")
+    case.comes("more/2.csv", "01T10:00Z,b")
+    assert case.run(1) == [1]
+    (tmp_path / "more" / "2.csv").unlink()
+    case.comes("in/x.csv", "01T10:00Z,a")
     assert case.run(2) == [2]
-    case.comes("z.csv", "03T10:00Z,c")
-    case.define("3 days")
-    assert case.run(3) == [3, 4]
-    assert (case.restates, case.told) == ([(4, 1, "lookback: 1 record in x.csv")], [])
-    assert case.counts == {"a": 2, "b": 1, "c": 1}
+    assert case.told == [f"late for txid 1: 1 record in x.csv; 2.csv is gone since; {WITHOUT}"]
+    assert case.counts == {"a": 1, "b": 1, "c": 1}
 
 
-def test_numbers_prove_nothing_if_late_records_are_too_many_to_be_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ledger tells the newest late records alone: as many as were not told might be lost."""
-    case = with_an_old_file(tmp_path, "2024-01-01T09:00Z,c")
-    case.define(None)
-    (tmp_path / "0.csv").unlink()
-    case.comes("x.csv", "01T10:00Z,a")
-    assert case.run(2) == [2]
-    case.comes("y.csv", "01T10:00Z,a")
-    case.define("3 days")
-    for module in (came_late, gone_files):
-        monkeypatch.setattr(module, "FOUND_MAX", 1)
-    assert case.run(3)[0] == 3
-    (told,) = case.told
-    assert "0.csv is gone since, and older late records than the newest 1 finds are unknown" in told
-    assert (case.counts, case.restates) == ({"a": 1, "b": 1, "c": 1}, [])
+class TwoFolders(Case):
+    """The same with two streams, each of a folder."""
 
-
-def test_numbers_prove_nothing_if_a_batch_read_new_files_without_a_look_at_the_position(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Too many later intervals, and too far back: as many records as such a batch passed over might be lost."""
-    case = with_an_old_file(tmp_path, "2024-01-01T09:00Z,c")
-    case.define("1 day")
-    (tmp_path / "0.csv").unlink()
-    for module in (came_late, gone_files):
-        monkeypatch.setattr(module, "NEWEST", 1)
-    assert case.run(4) == [2]
-    case.comes("x.csv", "01T10:00Z,a")
-    assert (case.run(5), case.told) == ([3], [])
-    case.comes("y.csv", "01T10:00Z,a")
-    assert case.run(2)[0] == 4
-    (told,) = case.told
-    assert "0.csv is gone since, and txid 3 read new files without a look" in told
-    assert (case.counts, case.restates) == ({"a": 1, "b": 1, "c": 1}, [])
-
-
-MET = FoundLate(7, "in", 1, day(1), 1, BatchStatus.COMMITTED, "run", {"x": Late(3, 0)}, {"x": [90, 5]}, {})
-
-
-@pytest.mark.parametrize(
-    ("changes", "loss"),
-    [
-        ({}, None),
-        ({"now": 9}, "9 records came of 7 records and 3 late records"),
-        ({"now": 11}, "11 records came of 7 records and 3 late records"),
-        ({"again": {"a": [9, 1, 7], "x": [91, 5, 7]}}, "x came or grew since"),
-        ({"again": {"a": [9, 1, 8], "x": [90, 5, 7]}}, "a came or grew since"),
-        ({"again": {"a": [9, 2, 7], "x": [90, 6, 7]}}, None),
-        ({"found": [MET, replace(MET, found_by=6)]}, None),
-        ({"counted": {"a": [9, 1, 7], "x": [90, 5, 7]}, "now": 7}, None),
-        ({"counted": {"a": [9, 1, 7], "x": [60, 5, 7]}}, "some of the late records may be counted"),
-    ],
-)
-def test_what_proves_that_no_record_is_lost(changes: dict[str, Any], loss: str | None) -> None:
-    files = {"a": [9, 1, 7], "x": [90, 5, 7]}
-    recount = Recount({"old": [9, 0, 7], "a": [9, 1, 7]}, files, files, [MET], 7, 10)
-    assert replace(recount, **changes).loss == loss
+    def define(self, lookback: str | None) -> None:
+        topology, streams = Topology("days", max_pending=3), []
+        for name in ("in", "more"):
+            (self.root / name).mkdir(exist_ok=True)
+            days = Days(self.root / name, FIELDS, time="at", lookback=lookback)
+            streams.append(topology.new_stream(name, days).project("name"))
+        both = topology.merge(*streams, name="both")
+        both.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
+        self.topology = topology
+        self.steps = Steps(MemoryJob(topology.check()), self.ledger, self.staging, self.locks)
 
 
 class ByFolders(Case):
@@ -371,7 +310,8 @@ def test_folders_further_back_are_not_looked_into_and_files_that_are_gone_are_to
     case.define("3 days")
     late = case.comes_on(2, "x.csv", "b")
     assert case.run(4) == [4, 5]
-    assert case.told == [f"late for txid 2: new records in {late}; day=2024-01-02/a.csv is gone since"]
+    (told,) = case.told
+    assert told.startswith(f"late for txid 2: new records in {late}; day=2024-01-02/a.csv is gone since; ")
     assert [position for _, position, _ in case.restates] == [1]
     case.define(None)
     case.comes_on(3, "x.csv", "b")
@@ -723,16 +663,16 @@ def test_records_that_two_batches_met_count_once_and_those_behind_them_too() -> 
     [
         ({"a": [9, 1, 7], "b": [5, 1, 7]}, (), None),
         ({"a": [9, 2, 7]}, (), None),
-        ({"b": [9, 1, 7]}, (), "a is gone since"),
-        ({"a": [8, 2, 7]}, (), "a is shorter since"),
-        ({"a": [9, 2, 6]}, (), "a was replaced since"),
-        ({"a": [12, 2, 6]}, (), "a was replaced since"),
+        ({"b": [9, 1, 7]}, (), "a is gone since; `again --accept-missing` counts without the file"),
+        ({"a": [8, 2, 7]}, (), "a is shorter since; `again` counts the file as it is now"),
+        ({"a": [9, 2, 6]}, (), "a was replaced since; `again` counts the file as it is now"),
+        ({"a": [12, 2, 6]}, (), "a was replaced since; `again` counts the file as it is now"),
         ({"a": [12, 2, 6]}, ("a",), None),
         ({"a": 9}, (), None),
     ],
 )
 def test_a_file_that_is_not_what_it_was(now: dict[str, Any], arrived: tuple[str, ...], told: str | None) -> None:
-    assert differing({"a": [9, 1, 7]}, now, arrived) == told
+    assert differing({"a": [9, 1, 7]}, now, arrived, "again") == told
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def asked(steps: Steps, run: Run, context: Context) -> Asked:
         return Asked()
     if not is_asked(topology, context):
         over = grid.over(steps, run.name, context)
-        nothing = None if over.intervals else grid.nothing(context)
+        nothing = None if over.intervals else grid.nothing(context, over.told)
         return Asked(over.intervals, over.told, nothing, "clear the run, or let the next run count what is left")
     given = text_in(context, CATCH_UP_PARAM)
     try:

@@ -218,10 +218,11 @@ def _told(moment: datetime, dag: DAG) -> str:
     return f"{intervals.written(moment, zone)} ({zone})"
 
 
-def nothing(context: Context) -> str:
-    """Describe why there is nothing to count."""
+def nothing(context: Context, left: str | None) -> str:
+    """Describe why there is nothing to count; `left` is the text about the intervals passed by or left."""
     by = _told(_moment(context).replace(second=0, microsecond=0), context["dag"])
-    return f"nothing to count: each interval that was over by {by} is counted, or outside the dates of the DAG"
+    each = "each other" if left else "each"
+    return f"nothing to count: {each} interval that was over by {by} is counted, or outside the dates of the DAG"
 
 
 def _moment(context: Context) -> datetime:

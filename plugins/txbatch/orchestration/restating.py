@@ -70,6 +70,13 @@ def text_in(context: Context, field: str) -> str:
     return str(context["params"].get(field) or "").strip()
 
 
+def why_in(context: Context, what: str) -> tuple[str, str | None]:
+    """Return the reason in the form for `what` the run does, and the person behind. Raise WhyMissing without a reason."""
+    if why := text_in(context, WHY_PARAM):
+        return why, getattr(context["dag_run"], "triggering_user_name", None)
+    raise WhyMissing(f"say why {what}: trigger another run, and fill in {WHY_PARAM!r}, too")
+
+
 def asks(topology: Topology, context: Context) -> bool:
     """True if the form names batches to count again."""
     return RESTATE_PARAM not in topology.parameters and bool(text_in(context, RESTATE_PARAM))
@@ -83,10 +90,7 @@ def runs(steps: Steps, context: Context) -> list[Run]:
     """
     if not asks(steps.job.topology, context):
         return []
-    dag_run, why = context["dag_run"], text_in(context, WHY_PARAM)
-    if not why:
-        raise WhyMissing(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
-    name, by = run_name(context), getattr(dag_run, "triggering_user_name", None)
+    dag_run, name, (why, by) = context["dag_run"], run_name(context), why_in(context, "it is counted again")
     missing = context["params"].get(ACCEPT_PARAM) is True
     found = [Restate(position, why, by, missing) for position in positions(steps, context)]
     return [Run(name, dag_run.dag_id, dag_run.run_id, restate=each) for each in found]

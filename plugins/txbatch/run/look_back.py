@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.planned_files import Entry
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import LeaseHeld, NotItsTurn, StaleAttempt, TerminalError, TxbatchError
-from txbatch.core.protocol import gone_files, lookback, restate
+from txbatch.core.protocol import lookback, restate
 from txbatch.core.protocol.lookback import TABLE_MAX, TABLE_NEWEST, CountedPlan, Counting, LatePosition, plan_of
 from txbatch.run.run_names import OF_CALL
 from txbatch.run.steps import Steps
@@ -169,38 +168,25 @@ class LookBack:
             return error.text
 
     def _differing(self, late: LatePosition, counted: BatchPlan) -> str | None:
-        """Return the first changed file of a counted plan, with the change; None without such a file.
+        """Return the first changed file of a counted plan in any stream, with the change; None without such a file.
 
         Files may change until the restate is planned: the commit compares again, by `lookback.check_files`.
         """
-        spouts = lookback.in_files(self.steps.job.topology)
-        for name in sorted(late.streams & spouts.keys()):
-            found_by = self.steps.ledger.batch(self.name, late.found_by)
-            spout, then, met = spouts[name], plan_of(counted, name), plan_of(found_by.plan, name)
+        found_by = self.steps.ledger.batch(self.name, late.found_by)
+        again = restate.restate_command(self.name, late.position)
+        for name, spout in sorted(lookback.in_files(self.steps.job.topology).items()):
+            then, met = plan_of(counted, name), plan_of(found_by.plan, name)
             if not then or not met:
                 continue
             try:
                 now = spout.as_now(then)
                 if gone := sorted((late.files.keys() & met["files"].keys()) - now["files"].keys()):
                     return f"{gone[0]} is gone since"
-                begins = None if late.is_rough else late.interval.start
-                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now), begins):
+                if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now), again):
                     return told
             except TxbatchError as error:
                 return error.text
-            if gone_files.gone(then["files"], now["files"]):
-                looked = {} if late.unread else self._looked(found_by, name)
-                if told := gone_files.why_not(then["files"], now["files"], looked):
-                    return told
         return None
-
-    def _looked(self, batch: Batch, stream: str) -> Mapping[str, Entry]:
-        """Return the files of the newest plan by which a batch of the topology looked for late records."""
-        ledger = self.steps.ledger
-        plan = ledger.look_facts(replace(batch, txid=ledger.last_txid(self.name) + 1), None).before
-        of = None if plan is None else plan_of(plan, stream)
-        files: Mapping[str, Entry] = of["files"] if of else {}
-        return files
 
 
 def _older(late: LatePosition, done: Sequence[Batch]) -> str | None:

@@ -19,7 +19,6 @@ from txbatch.core.protocol import advice, coordinator, decisions, interval_warni
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
-from txbatch.core.protocol.gone_files import check_look_back
 from txbatch.core.protocol.ledger import Committed, Ledger
 from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeat
@@ -260,8 +259,9 @@ class Steps:
             return
         try:
             version = self.ledger.version(batch.topology, batch.position)
-            proven = check_look_back(self.ledger, self.job.topology, batch, version, manifest)
-            restate.check_whole(self.job.topology, version, batch.plan, manifest, proven)
+            if lookback.is_by_look_back(batch):
+                lookback.check_files(self.job.topology, batch.position, version.plan, batch.plan)
+            restate.check_whole(self.job.topology, version, batch.plan, manifest)
         except TerminalError as error:
             self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
             raise

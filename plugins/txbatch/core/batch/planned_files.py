@@ -56,11 +56,6 @@ def other_ending(before: Entry, now: Entry) -> bool:
     return before[2] != now[2]
 
 
-def is_same(before: Entry | None, now: Entry) -> bool:
-    """True if a file has the same size and ending in both plans: a file may be touched."""
-    return before is not None and planned_size(before) == planned_size(now) and not other_ending(before, now)
-
-
 def difference(counted: Entry, now: Entry | None) -> str | None:
     """Return how a file differs from the counted file; None if no difference is visible without reading."""
     if now is None:

@@ -21,9 +21,10 @@ from datetime import datetime, timedelta
 
 from txbatch.core.batch.came_late import Counted, Late, Look
 from txbatch.core.batch.plan import BatchPlan, OfInterval
-from txbatch.core.batch.planned_files import Entry, other_ending, planned_size, planned_time
+from txbatch.core.batch.planned_files import Entry, other_ending, planned_size
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Restate
 from txbatch.core.errors import CannotRestate, TxbatchError
+from txbatch.core.protocol.restate import restate_command
 from txbatch.core.sources.looking_back import LateRows, LooksBack, LooksBackInFiles, LooksBackInTable
 from txbatch.core.text import how_many, list_first
 from txbatch.core.topology.topology import Topology
@@ -133,7 +134,7 @@ class LatePosition:
 
     def told(self, topology: str) -> str:
         """Return the text for people about uncounted records."""
-        again = f'`txbatch restate {topology} {self.position} --why "..."` counts them'
+        again = f"`{restate_command(topology, self.position)}` counts them"
         if self.changed and not self.records:
             rows = f"{how_many(self.changed, 'row')} in {', '.join(self.files)}"
             return f"changed for txid {self.position}: {rows}; {again} as they are now"
@@ -267,13 +268,13 @@ def _together(found: Sequence[FoundLate]) -> LatePosition:
         for name, late in each.files.items():
             to = planned_size(each.seen[name]) if name in each.seen else late.since + 1
             files.setdefault(name, []).append((late, to))
-    records = {name: records_in(parts) for name, parts in sorted(files.items())}
+    records = {name: _records(parts) for name, parts in sorted(files.items())}
     streams, last = frozenset(each.stream for each in found), max(each.found_by for each in found)
     rough = any(each.is_rough for each in found)
     return LatePosition(found[0].position, found[0].interval, streams, records, last, is_rough=rough)
 
 
-def records_in(parts: Iterable[tuple[Late, int]]) -> int:
+def _records(parts: Iterable[tuple[Late, int]]) -> int:
     """Return the number of late records in a file, by part and end of the part. A part met by two runs counts once."""
     number, met = 0, 0
     for late, to in sorted(parts, key=lambda part: (part[0].since, -part[1])):
@@ -301,23 +302,20 @@ def in_folders(stream: str, plan: CountedPlan, came: Sequence[str]) -> LatePosit
 
 
 def differing(
-    counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str], begins: datetime | None = None
+    counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str], again: str
 ) -> str | None:
-    """Return the first missing, shorter or replaced file of a plan, with the change; None without such a file.
+    """Return the first missing, shorter or replaced file of a plan, with the change and the way out; None without such a file.
 
-    `arrived` has the new files, and the files grown by whole lines. If the counted interval `begins` after the last change of a
-    missing file, retention took the file: the file does not matter here. `gone_files` proves that no record is lost.
+    `arrived` has the new files, and the files grown by whole lines. `again` is the command that counts the position again.
     """
     for name, before in counted.items():
         if name not in now:
-            if _is_old(before, begins):
-                continue
-            return f"{name} is gone since"
+            return f"{name} is gone since; `{again} --accept-missing` counts without the file"
         was, size = planned_size(before), planned_size(now[name])
         if size < was:
-            return f"{name} is shorter since"
+            return f"{name} is shorter since; `{again}` counts the file as it is now"
         if (size > was > 0 and name not in arrived) or (size == was and other_ending(before, now[name])):
-            return f"{name} was replaced since"
+            return f"{name} was replaced since; `{again}` counts the file as it is now"
     return None
 
 
@@ -326,27 +324,19 @@ def is_by_look_back(batch: Batch) -> bool:
     return batch.found_by is not None
 
 
-def check_files(topology: Topology, counted: BatchPlan, again: BatchPlan) -> None:
+def check_files(topology: Topology, position: int, counted: BatchPlan, again: BatchPlan) -> None:
     """Refuse a restate by a look back with a file missing, shorter or replaced since the counted plan: CannotRestate.
 
-    Nobody asked for the restate: no counted record may go. Old missing files are left to `gone_files`.
+    Nobody asked for the restate: no counted record may go.
     """
-    interval = interval_of(counted)
-    begins = None if interval is None else interval.start
+    command = restate_command(topology.name, position)
     for name, spout in in_files(topology).items():
         then, now = plan_of(counted, name), plan_of(again, name)
-        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now), begins)):
-            raise CannotRestate(
-                f"{topology.name}: stream {name!r}: {told}; late records alone are no reason to count without it"
-            )
+        if then and now and (told := differing(then["files"], now["files"], spout.arrived(then, now), command)):
+            raise CannotRestate(f"{topology.name}: stream {name!r}: {told}")
 
 
 def plan_of(plan: BatchPlan, stream: str) -> Metadata | None:
     """Return the plan of a stream by time; None for any other stream."""
     planned = plan.streams.get(stream)
     return planned.plan if isinstance(planned, OfInterval) else None
-
-
-def _is_old(entry: Entry, begins: datetime | None) -> bool:
-    changed = planned_time(entry)
-    return begins is not None and changed is not None and changed < begins.timestamp() * 1e9

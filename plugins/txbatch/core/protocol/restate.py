@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from txbatch.core.batch.manifest import Manifest, ReadPartition
@@ -117,19 +117,16 @@ def check_not_folded(version: PositionVersion) -> None:
         )
 
 
-def check_whole(
-    topology: Topology, version: PositionVersion, again: BatchPlan, manifest: Manifest, proven: Collection[str] = ()
-) -> None:
+def check_whole(topology: Topology, version: PositionVersion, again: BatchPlan, manifest: Manifest) -> None:
     """Refuse to count an interval again without the records of missing files: TerminalError names the files.
 
     `again` is the plan by which the interval is counted again: a file that was missing then is missed, though it may be back.
-    Of the streams `proven`, no record is lost.
 
     If the same records were read, they are in other files now, or the missing file had no records of the interval.
     """
     for name, planned in version.plan.streams.items():
         before, now = version.read.get(name, {}), manifest.streams.get(name, {})
-        if not isinstance(planned, OfInterval) or before == now or name in proven:
+        if not isinstance(planned, OfInterval) or before == now:
             continue
         spout = topology.streams[name].spout
         if lacking := spout.lacking(planned.plan, again.streams[name].plan):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from txbatch.core.batch.transaction import BatchStatus
-from txbatch.core.errors import InvalidArgument, WhyMissing
+from txbatch.core.errors import InvalidArgument
 from txbatch.core.text import LENGTH_MAX, one_line
-from txbatch.orchestration.restating import WHY_PARAM, text_in
+from txbatch.orchestration.restating import WHY_PARAM, text_in, why_in
 from txbatch.run.giving_up import GivenUp, give_up
 
 if TYPE_CHECKING:
@@ -104,12 +104,8 @@ def run(steps: Steps, context: Context) -> str:
 
 def _reason(context: Context) -> str:
     """Return the reason in the form, with the person and the run behind. Raise WhyMissing without a reason."""
-    why = text_in(context, WHY_PARAM)
-    if not why:
-        raise WhyMissing(f"say why the batch is given up: trigger another run, and fill in {WHY_PARAM!r}, too")
-    dag_run = context["dag_run"]
-    by = getattr(dag_run, "triggering_user_name", None)
-    return one_line(f"{why} ({f'{by}, ' if by else ''}run {dag_run.run_id})")
+    why, by = why_in(context, "the batch is given up")
+    return one_line(f"{why} ({f'{by}, ' if by else ''}run {context['dag_run'].run_id})")
 
 
 def describe(done: GivenUp, batch: Batch) -> str:
