@@ -1,4 +1,4 @@
-"""The pictures of docs/explanation: small, for light and dark, each with a text alternative.
+"""The pictures of docs/explanation and docs/architecture.md: small, for light and dark, each with a text alternative.
 
     .venv/bin/python tests/pictures.py    # writes them to docs/images anew
 
@@ -402,9 +402,42 @@ def batch_states() -> Picture:
     return Picture("batch-states", told, 640, 235, parts)
 
 
+LAYERS: tuple[tuple[tuple[str, str], ...], ...] = (
+    (("orchestration", "Airflow calls"), ("cli", "a person calls"), ("ui", "a browser calls")),
+    (("local", "the demos on one machine"), ("testing", "tests of jobs and spouts")),
+    (("wiring", "gives PostgreSQL, staging area, Spark"), ("memory", "the ledger's twin")),
+    (("run", "a run's way to its commit"), ("launch", "spark-submit, Spark's driver")),
+    (("spouts", "sources that come with txbatch"),),
+    (
+        ("postgres", "rows"),
+        ("spark", "an engine"),
+        ("direct", "an engine"),
+        ("storage", "folders"),
+        ("formats", "files"),
+    ),
+    (("ledger", "transactions, over the rows of either store"),),
+    (("core", "decides, never does; standard library alone"),),
+)
+
+
+def layers() -> Picture:
+    """The layers of the code: those of pyproject.toml, without the small modules."""
+    parts: list[Part] = []
+    for number, row in enumerate(LAYERS):
+        top, width = 10 + 60 * number, (620 - 10 * (len(row) - 1)) // len(row)
+        look = "new" if row is LAYERS[-1] else "box"
+        parts += [
+            Box(10 + (width + 10) * at, top, width, 44, head, (line,), look) for at, (head, line) in enumerate(row)
+        ]
+        if number:
+            parts.append(Line(((320, top - 15), (320, top - 2))))
+    told = "Layers of txbatch, from callers to the core: each imports only what is below, and the core alone decides"
+    return Picture("layers", told, 640, 494, tuple(parts))
+
+
 def pictures() -> list[Picture]:
     """Return all pictures."""
-    return [*stories(), trust(), four_tasks(), past(), watermark(), sessions(), batch_states()]
+    return [*stories(), trust(), four_tasks(), past(), watermark(), sessions(), batch_states(), layers()]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -211,18 +212,48 @@ def test_a_module_has_one_idea(module: Path) -> None:
     assert len(module.read_text(encoding="utf-8").splitlines()) <= 400
 
 
-def test_documents_name_modules_that_exist() -> None:
-    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(\w+(?:/\w+)+)`", document.partition("**Reading order**")[2])
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+WHERE_IS_WHAT = (ROOT / "docs" / "where-is-what.md").read_text(encoding="utf-8")
+# A module as the two pages name one.
+NAMED = re.compile(r"`(\w+(?:/\w+)+)`")
+
+
+@pytest.mark.parametrize("page", [ARCHITECTURE, WHERE_IS_WHAT], ids=["architecture", "where-is-what"])
+def test_documents_name_modules_that_exist(page: str) -> None:
+    named = NAMED.findall(page)
     assert named
     assert [name for name in named if not (PACKAGE / f"{name}.py").exists()] == []
 
 
+def first_column(head: str) -> list[set[str]]:
+    """Return the names in the first cell of each row of a table on the page of architecture, from top to bottom."""
+    rows = ARCHITECTURE.partition(f"| {head} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [set(re.findall(r"`(\w+)`", row.split("|")[1])) for row in rows]
+
+
+def test_the_page_shows_the_layers_that_lint_checks() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    contracts = tools["importlinter"]["contracts"]
+    (layers,) = (each["layers"] for each in contracts if each.get("containers") == ["txbatch"])
+    assert first_column("layer, from the top") == [set(layer.split(" | ")) for layer in layers]
+
+
+@pytest.mark.parametrize(
+    ("room", "head"), [("core", "rooms of `core`, from the ground up"), ("postgres", "rooms of `postgres`")]
+)
+def test_the_page_shows_each_room(room: str, head: str) -> None:
+    shown = [name for names in first_column(head) for name in names]
+    assert sorted(shown) == sorted(path.parent.name for path in (PACKAGE / room).glob("*/__init__.py"))
+
+
+def test_the_page_of_architecture_fits_one_screen() -> None:
+    assert len(ARCHITECTURE.splitlines()) <= 70
+
+
 def test_the_protocol_is_read_in_one_sitting() -> None:
-    """From top to bottom, in the order of docs/architecture.md: whoever adds lines parts what is no protocol, by what it is."""
-    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    order = document.partition("**Reading order**")[2].partition("Apart from these")[0]
-    named = re.findall(r"`(\w+(?:/\w+)+)`", order)
+    """From top to bottom, in the order of docs/where-is-what.md: whoever adds lines parts what is no protocol, by what it is."""
+    order = WHERE_IS_WHAT.partition("## Reading order")[2].partition("Then read a room")[0]
+    named = NAMED.findall(order)
     assert "core/protocol/decisions" in named
     assert sum(len((PACKAGE / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in named) <= 3000
 

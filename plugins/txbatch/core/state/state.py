@@ -62,8 +62,9 @@ class StateKind(StrEnum):
 class State:
     """A keyed aggregate in PostgreSQL: the table `state.<name>`, reported as `report.<name>`.
 
-    `contributions` keeps each batch's contribution, for restate, why, as-of and verify; without contributions the state is
-    smaller, and all four are refused. `database` names a database apart from the ledger's (R21), without contributions.
+    `contributions` keeps each batch's contribution. Without contributions the state is smaller, restate, why and as-of are
+    refused, and verify compares the state with all batches together. `database` names a database apart from the ledger's
+    (R21), without contributions.
     If the topology has history, `was` is the state's name before, and `since="now"` lets a new state count from the next txid
     on (R23). `keep_windows` is how long ended windows stay if `txbatch gc` is run, such as "90 days"; by default for ever (R30).
     """
