@@ -13,7 +13,7 @@ LISTED = listed()
 LISTED_MAX = 3
 # They lead to the pages that have a task or a subject.
 DOORS = ("README.md", "docs/index.md", "docs/build/index.md")
-BEGINNING = re.compile(r"# .+\n\nAfter th(?:is page|ese pages) .*\bYou need\b", re.DOTALL)
+BEGINNING = re.compile(r"# .+\n\nAfter th(?:is page|ese \w+) .*\bYou need\b", re.DOTALL)
 PAGE = """\
 # A heading of five words
 
