@@ -30,6 +30,8 @@ from txbatch.core.errors import Unexpected
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = sorted((DOCS / "tutorial").glob("[1-9]-*.md"))
 RECIPES = sorted(page for page in (DOCS / "build").glob("*.md") if page.stem != "index")
+# Pages on jobs, of which each block of Python is a whole job.
+JOB_PAGES = [DOCS / f"{name}.md" for name in ("jobs", "aggregates", "own-spout")]
 BLOCK = re.compile(r"^(?:`(?P<path>[\w./-]+)`\n\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a reader's terminal has.
 COLUMNS = 80
@@ -57,6 +59,11 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     """Return the blocks of a page, in order."""
     return [Block(**found.groupdict()) for found in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+def example_jobs() -> list[str]:
+    """Return the jobs of the pages on jobs, in order."""
+    return [each.text for page in JOB_PAGES for each in blocks(page) if each.language == "python"]
 
 
 def files(page: Path, folder: str = "") -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import stored_json
+from doc_pages import example_jobs
 from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
@@ -93,15 +94,15 @@ def test_readme_fits_one_screen() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
 
 
-@pytest.mark.parametrize("number", range(len(blocks("docs/jobs.md", "python"))))
+@pytest.mark.parametrize("number", range(len(example_jobs())))
 def test_example_jobs_define_a_topology(number: int, tmp_path: Path) -> None:
     job = tmp_path / f"documented_{number}.py"
-    job.write_text(blocks("docs/jobs.md", "python")[number])
+    job.write_text(example_jobs()[number])
     assert load_job(str(job)).topology.aggregates
 
 
 def test_a_bad_cell_goes_to_quarantine_as_documented(tmp_path: Path) -> None:
-    (job,) = (block for block in blocks("docs/topology.md", "python") if "def parsed" in block)
+    (job,) = blocks("docs/quarantine.md", "python")
     (tmp_path / "shops.py").write_text(f"from txbatch import *\n{job}")
     shops = submit_topology(tmp_path / "shops.py")
     day = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,4 +1,6 @@
-"""Every line of the tables of docs/topology.md runs; here in memory, and in tests/spark/ with the same results."""
+"""Every line of the tables of docs/topology.md runs; here in memory, and in tests/spark/ with the same results. So do the
+examples of its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,11 @@ def section(begin: str, end: str) -> str:
     return DOCUMENT.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
 
 
+def examples(page: str) -> list[str]:
+    """The blocks of Python of a page beside the document, in order."""
+    return re.findall(r"```python\n(.*?)```", (DOCUMENT.parent / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
 def test_what_sql_is_called_here_exists() -> None:
     rows = re.findall(r"^\|.+\| (`.+) \|$", section("## Where you know SQL", "## Record by record"), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
@@ -34,22 +41,22 @@ def test_every_row_of_the_tables_is_one_that_runs() -> None:
 
 
 def test_the_look_up_in_a_live_state_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", section("## Look-ups in", "## From a state"), re.DOTALL)
-    exec(example, {})
+    look_up, *_ = examples("chains.md")
+    exec(look_up, {})
 
 
 def test_the_chain_of_topologies_runs() -> None:
-    chain, _ = re.findall(r"```python\n(.*?)```", section("## From a state", "## What is left out"), re.DOTALL)
+    _, chain, _ = examples("chains.md")
     exec(chain, {})
 
 
 def test_closed_windows_and_sessions_are_handed_on() -> None:
-    windows, sessions = re.findall(r"```python\n(.*?)```", section("## Closed windows", "### Keeping"), re.DOTALL)
+    windows, sessions, _ = examples("closed-windows.md")
     exec(windows + sessions, {})
 
 
 def test_old_windows_leave() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", section("### Keeping", "## Queries"), re.DOTALL)
+    *_, example = examples("closed-windows.md")
     names: dict[str, Any] = {}
     exec(example, names)
     ledger = run(names["visits"])
@@ -60,13 +67,13 @@ def test_old_windows_leave() -> None:
 
 
 def test_files_are_written() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", section("**Files.**", "**New values.**"), re.DOTALL)
-    exec(example, {})
+    files, _ = examples("rows.md")
+    exec(files, {})
 
 
 def test_new_values_are_written() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", section("**New values.**", "## Look-ups in"), re.DOTALL)
-    exec(example, {})
+    _, new_values = examples("rows.md")
+    exec(new_values, {})
 
 
 @pytest.mark.parametrize("line", LINES)

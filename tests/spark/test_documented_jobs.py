@@ -1,4 +1,4 @@
-"""The examples of docs/jobs.md, run on a few records each."""
+"""The examples of docs/jobs.md and its neighbours, run on a few records each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doc_pages import example_jobs
 from pyspark import cloudpickle
 
 from txbatch import Interval
@@ -21,10 +22,9 @@ from txbatch.core.protocol.ledger import Head
 from txbatch.launch.job_file import load_job
 from txbatch.spouts.partitioned_log import PartitionedLog
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "jobs.md"
 MONDAY = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 6, tzinfo=UTC))
 NO_BATCH = Head("", 1, None, (), None, {})
-EXAMPLES = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLES = example_jobs()
 
 
 def write(file: Path, *lines: str) -> None:
