@@ -83,7 +83,8 @@ def test_no_page_of_another_port_begins_a_run(stack: Stack, browser: Browser) ->
             **dict.fromkeys(("text", "form", "multipart", "untyped", "empty"), "opaque"),
             **{"json": "TypeError", "json, called text": "opaque"},
         }
-        until(lambda: len(statuses) >= 6, "not each post was answered")
+        # Playwright tells of answers while it is asked for something.
+        until(lambda: watched.page.title() and len(statuses) >= 6, "not each post was answered")
         with watched.page.expect_navigation(url=url):
             watched.page.evaluate(SUBMITTED, [url])
     # Who has no session is told 401, before anything is read of a body: all of these had one.
