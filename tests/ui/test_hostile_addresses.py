@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 from ui.browser import Watched, logged_in, opened, window
 from ui.examples import Examples, payload
-from ui.seeded import RTL, TAG
+from ui.seeded import HOSTILE_RUN, RTL, TAG, WAITING
 from ui.test_pages import ANSWERED
 
 NAMES = [
@@ -66,6 +66,13 @@ def test_a_txid_that_is_none_is_told_and_nothing_else_is_shown(watched: Watched,
         assert "Counted once" not in text, txid
         assert watched.page.locator("#page img").count() == 0
         assert wrong(watched) == [], txid
+
+
+def test_a_run_is_found_by_a_name_with_all_that_an_address_means_something_by(watched: Watched, address: str) -> None:
+    watched.go(f"{address}?dag_id=flights&run_id={quote(HOSTILE_RUN, safe='')}")
+    assert f"txid {WAITING}" in watched.page.inner_text("h2")
+    assert watched.page.locator("#page img").count() == 0
+    assert wrong(watched) == []
 
 
 @pytest.mark.parametrize("name", [".", ".."])
