@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 from airflow_buttons import AirflowButtons
 from outages import Outage
 from sqlalchemy import Engine, text
@@ -80,6 +82,12 @@ class Stack:
     def tries(self, dag_id: str, run_id: str) -> dict[str, int]:
         """How often each task was tried."""
         return {task["task_id"]: task["try_number"] for task in self.api.task_instances(dag_id, run_id)}
+
+    def token(self, user: str) -> str:
+        """What Airflow gives a user who logs in."""
+        asked = {"username": user, "password": json.loads(self.airflow.password_file.read_text())[user]}
+        answer = httpx.post(f"{self.airflow.url}/auth/token", json=asked, trust_env=False)
+        return str(answer.json()["access_token"])
 
     def announced(self, dag_id: str) -> list[int]:
         """The txids of the topology's asset events, in order."""

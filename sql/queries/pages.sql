@@ -44,7 +44,10 @@ SELECT txid, look FROM report.exceptional_txids WHERE topology = :topology ORDER
 
 -- page_batches --
 -- Batches by their keys, newest first: those of some txids, or those below a txid, of a status.
-SELECT b.*, extract(epoch FROM b.duration)::float8 AS seconds, extract(epoch FROM b.emit_duration)::float8 AS emit_seconds,
+SELECT b.txid, b.position, b.kind, b.status, b.final, b.interval_start, b.interval_end, b.attempts, b.records, b.kept, b.keys,
+       b.late, b.ahead, b.dag_id, b.run_id, b.run, b.lease_live, b.created_at, b.committed_at, b.reason, b.requested_by,
+       b.replaced_by,
+       extract(epoch FROM b.duration)::float8 AS seconds, extract(epoch FROM b.emit_duration)::float8 AS emit_seconds,
        b.status IN ('planned', 'emitted') AND EXISTS (
            SELECT FROM report.attempts a
             WHERE a.topology = b.topology AND a.txid = b.txid AND a.attempt_id = b.attempts AND a.status = 'failed') AS failing

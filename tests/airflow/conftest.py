@@ -32,7 +32,7 @@ from txbatch.postgres.database.engine import connect
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
-DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "buttons", "days", "flaky")
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "twenty", "buttons", "days", "flaky")
 
 
 @pytest.fixture(scope="package")
@@ -68,7 +68,7 @@ def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By what jobs/pipeline.py, late.py, outage.py and buttons.py are held, made to fail, and made ready; the files of days."""
+    """By what jobs of these tests are held, made to fail, and made ready; the files of days."""
     return tmp_path_factory.mktemp("pipeline")
 
 

@@ -5,6 +5,7 @@ with a server of the example payloads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from playwright.sync_api import Browser
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import scoped_session, sessionmaker
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from ui.browser import chromium
 from ui.examples import Examples, application, served
 from ui.seeded import ONE_DAG, seed, seed_many
@@ -137,6 +140,20 @@ def site_of(airflow_login: Mapping[str, str], static: Path) -> Callable[[str], S
         return Site(TestClient(app, raise_server_exceptions=False), airflow_login)
 
     return site
+
+
+@pytest.fixture(scope="session")
+def pages_on(airflow_login: Mapping[str, str]) -> Callable[[str], AbstractContextManager[str]]:
+    """Serves the pages on the database of a URL, below a path as Airflow may have one, and gives the address of the page."""
+    from txbatch.ui.app import create_app
+
+    @contextmanager
+    def pages(url: str) -> Iterator[str]:
+        app: Any = create_app(database=lambda: (url, "the connection of a test"))
+        with served(Starlette(routes=[Mount("/air/txbatch", app)])) as base:
+            yield f"{base}/air/txbatch/page"
+
+    return pages
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Dialog
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse
-from starlette.routing import Mount, Route
-from support import until
-from ui.browser import PHONE, logged_in, opened, window
-from ui.examples import Examples, payload, served
+from ui.browser import PHONE, opened
+from ui.examples import Examples, payload
 
 PIECE = "<img src=x onerror=alert(1)>\"'&amp;\u202e\u2028</script>{{x}}%00"
 LONG = (PIECE * (100_000 // len(PIECE) + 1))[:100_000]
@@ -56,25 +51,3 @@ def test_a_long_hostile_text_is_text_and_makes_no_page_wider(browser: Browser, e
         assert watched.sideways() <= 0
         assert watched.wrong() == []
     assert dialogs == []
-
-
-def test_no_page_of_another_origin_frames_the_pages(
-    browser: Browser, airflow_login: Mapping[str, str], ledgers: Callable[[str], str]
-) -> None:
-    """Not even of the same host: nobody is led to press a button that is not seen."""
-    from txbatch.ui.app import create_app
-
-    url = ledgers("seeded")
-    app: Any = create_app(database=lambda: (url, "the connection of a test"))
-
-    async def around(_: Request) -> HTMLResponse:
-        return HTMLResponse(f'<!doctype html><iframe src="{base}/txbatch/page?dag_id=flights"></iframe>')
-
-    with (
-        served(Starlette(routes=[Mount("/txbatch", app)])) as base,
-        served(Starlette(routes=[Route("/", around)])) as other,
-        window(browser, **logged_in(airflow_login["admin"])) as watched,
-    ):
-        watched.page.goto(other)
-        until(lambda: any("frame-ancestors" in each for each in watched.wrong()), "the frame is not refused")
-        assert [frame.url for frame in watched.page.frames[1:]] == ["chrome-error://chromewebdata/"]

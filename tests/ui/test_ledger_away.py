@@ -7,21 +7,44 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from pkgutil import resolve_name
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from databases import close, in_database, session
+from outages import Outage
 from slowness import slowness
 from sqlalchemy import make_url
 from ui.conftest import READER, Site
-from ui.test_routes import routes
+from ui.test_routes import KEY, routes
 
+from txbatch.postgres.database import migrate as migrating
 from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.migrate import migrate, migrations
 from txbatch.postgres.schema import state_tables
 from txbatch.ui import app, reader
 
 SECONDS_MAX = 3.0
 URL = "postgresql+psycopg2://nobody:geheim@{0}:{1}/nothing"
+T = "/api/topologies/flights"
+# Routes that ask the ledger more than once, each with the question behind which the ledger goes away.
+MIDDLE = {
+    "/api/topologies": "txbatch.ui.reading.names",
+    f"{T}/turn": "txbatch.ui.reading.batches",
+    f"{T}/batches/30": "txbatch.ui.reading.batch_of",
+    f"{T}/batches/30/changes?state=flights": "txbatch.ui.reading.batch_of",
+    f"{T}/states/flights/why?{KEY}": "txbatch.ui.values.StatePages._dated_shape",
+    f"{T}/states/flights/as-of?txid=1&{KEY}": "txbatch.ui.values.StatePages._past_shape",
+}
+# What a later version may do to the reports, and a route that asks for it.
+LATER = {
+    "ALTER VIEW report.batches RENAME COLUMN late TO late_records": f"{T}/batches",
+    "ALTER VIEW report.topologies RENAME COLUMN zone TO time_zone": T,
+    "ALTER VIEW report.exceptional_txids RENAME TO exceptions": f"{T}/overview",
+    "ALTER FUNCTION report.known_at RENAME TO known_once": f"{T}/states/flights/as-of?txid=1&{KEY}",
+}
 
 
 def told_away(site: Site, path: str = "/api/topologies") -> None:
@@ -80,6 +103,80 @@ def test_a_database_without_a_ledger_is_not_migrated(
     for path in ("/api/topologies", *routes("flights")):
         answer = site.get(path)
         assert (answer.status_code, answer.json()) == (503, {"detail": app.OLD}), path
+
+
+@pytest.mark.parametrize("route", MIDDLE)
+def test_a_ledger_that_goes_away_in_the_middle_of_an_answer_is_told(
+    route: str,
+    site_of: Callable[[str], Site],
+    ledgers: Callable[[str], str],
+    postgres_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asks = resolve_name(MIDDLE[route])
+    with TemporaryDirectory(prefix="tx") as folder:
+        outage = Outage(in_database(postgres_server, str(make_url(ledgers("seeded")).database)), Path(folder) / "pg")
+        outage.end()
+        site = site_of(make_url(outage.url).set(username=READER).render_as_string(hide_password=False))
+
+        def ask_and_go(*args: Any, **options: Any) -> Any:
+            found = asks(*args, **options)
+            outage.begin()
+            return found
+
+        site.told(route)
+        with monkeypatch.context() as patch:
+            patch.setattr(MIDDLE[route], ask_and_go)
+            told_away(site, route)
+        outage.end()
+        site.told(route)
+
+
+def of_this_version(site: Site, route: str) -> bool:
+    """Whether a route is answered as by a ledger of the version of the pages; else it is said to be of another."""
+    answer = site.get(route)
+    assert answer.status_code in (200, 404) or (answer.status_code, answer.json()) == (503, {"detail": app.OLD}), (
+        route,
+        answer.text,
+    )
+    return bool(answer.status_code != 503)
+
+
+@pytest.mark.parametrize(("lacks", "answered"), [("pages", False), ("found_by", True)])
+def test_a_ledger_that_is_older_is_told_or_answers(
+    lacks: str,
+    answered: bool,
+    site_of: Callable[[str], Site],
+    databases: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`lacks` is the first migration that the ledger has not seen."""
+    every, url = migrations(), databases("older")
+    last = next(each.number for each in every if each.name == lacks)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrating, "migrations", lambda: [each for each in every if each.number < last])
+        engine = connect(url)
+        migrate(engine)
+    with transaction(engine) as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('flights', 'j', true, '{}')"
+        )
+    engine.dispose()
+    site = site_of(url)
+    assert {of_this_version(site, route) for route in ("/api/topologies", *routes("flights"))} == {answered}
+
+
+@pytest.mark.parametrize("change", LATER)
+def test_a_ledger_that_is_newer_is_told_where_it_differs(
+    change: str, site_of: Callable[[str], Site], copied: Callable[[], tuple[str, str]]
+) -> None:
+    owner, as_reader = copied()
+    site, engine = site_of(as_reader), connect(owner)
+    with transaction(engine) as connection:
+        connection.exec_driver_sql(change)
+    engine.dispose()
+    answered = {route: of_this_version(site, route) for route in ("/api/topologies", *routes("flights"), LATER[change])}
+    assert answered[LATER[change]] is False
 
 
 def test_a_ledger_is_answered_again_once_it_is_back(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
-from starlette.applications import Starlette
-from starlette.routing import Mount
 from ui.browser import PHONE, logged_in, opened, window
-from ui.examples import served
 from ui.seeded import TAG
 
 FLIGHTS = "?dag_id=flights"
@@ -66,14 +64,10 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def address(airflow_login: Mapping[str, str], ledgers: Callable[[str], str]) -> Iterator[str]:
+def address(pages_on: Callable[[str], AbstractContextManager[str]], ledgers: Callable[[str], str]) -> Iterator[str]:
     """The page, where Airflow serves it."""
-    from txbatch.ui.app import create_app
-
-    url = ledgers("seeded")
-    app: Any = create_app(database=lambda: (url, "the connection of a test"))
-    with served(Starlette(routes=[Mount("/air/txbatch", app)])) as base:
-        yield f"{base}/air/txbatch/page"
+    with pages_on(ledgers("seeded")) as page:
+        yield page
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ export class Refused extends Error {
 const BUSY = /\bbusy\b/;
 const SILENT = "Airflow does not answer.";
 const UNREADABLE = "The answer cannot be read: it is not JSON.";
+// A name of dots alone: a browser takes it for a step between folders, and would ask for another thing.
+const STEP = /(^|\/)\.\.?([/?]|$)/;
 const WORDS = { 401: "Your session is over.", 403: "You may not do this.", 404: "There is no such thing." };
 
 /** Return the answer of a route below `api/`. Raise Refused. */
 export function get(path, params) {
   const query = search(params);
-  return ask(`api/${path}${query ? `?${query}` : ""}`);
+  return ask("api/", query ? `${path}?${query}` : path);
 }
 
 /** Return the answer of Airflow's REST. Raise Refused. */
@@ -31,7 +33,7 @@ export function airflow(path, method = "GET", body = null) {
     asked.headers["content-type"] = "application/json";
     asked.body = JSON.stringify(body);
   }
-  return ask(`../api/v2/${path}`, asked);
+  return ask("../api/v2/", path, asked);
 }
 
 /** Return parameters as a query; lists give a parameter several times, also empty texts of a key; null and "" alone give none. */
@@ -48,10 +50,11 @@ export function search(params) {
 /** Return a name as a part of a path. */
 export const part = encodeURIComponent;
 
-async function ask(url, options = {}) {
+async function ask(base, path, options = {}) {
+  if (STEP.test(path)) throw new Refused(404, WORDS[404]);
   let answer;
   try {
-    answer = await fetch(url, { credentials: "same-origin", cache: "no-store", ...options });
+    answer = await fetch(base + path, { credentials: "same-origin", cache: "no-store", ...options });
   } catch {
     throw new Refused(0, SILENT);
   }

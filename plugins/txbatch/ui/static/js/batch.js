@@ -7,7 +7,7 @@ import { h } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { may } from "./header.js";
 import { look } from "./looks.js";
-import { button, facts, inside, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
+import { button, facts, ill, inside, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
 import { clip, covers, digits, many, took } from "./words.js";
 
 const READS = [
@@ -24,7 +24,8 @@ export function batch(view) {
   const { store, topology, one, address } = view;
   const txid = address.txid ?? one.topology.newest_txid;
   if (txid == null) return h("p", { class: "empty" }, "No batch yet.");
-  const entry = store.need("batch", `topologies/${encodeURIComponent(topology)}/batches/${encodeURIComponent(txid)}`);
+  if (!/^\d+$/.test(txid)) return ill("Txid is a number from 1 to 9223372036854775807.");
+  const entry = store.need("batch", `topologies/${encodeURIComponent(topology)}/batches/${txid}`);
   return shown(entry, (detail) => whole(view, detail));
 }
 

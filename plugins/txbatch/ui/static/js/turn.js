@@ -1,15 +1,18 @@
 // A turn: one request, which tells the topology's state and the newest batches of the window.
 
-import { get } from "./api.js";
+import { get, Refused } from "./api.js";
 import { WINDOW } from "./overview.js";
 
 const BUSY_SECONDS = 3;
 const REST_SECONDS = 15;
+// What a topology can be called: an address may name anything, also what leads to another route.
+const NAME = /^(?!-|\.+$)[\w.-]+$/;
 
 /** Return `{one, batches, next}` for an address; nothing where the address names no topology. Raise Refused. */
 export async function askTurn({ topology, before, show }) {
   if (!topology) return { one: null, batches: null, next: null };
-  const path = `topologies/${encodeURIComponent(topology)}`;
+  if (!NAME.test(topology)) throw new Refused(404, "No topology has such a name.");
+  const path = `topologies/${topology}`;
   const { one, batches } = await get(`${path}/turn`, { limit: WINDOW, before, failed: show === "failed" ? "true" : null });
   return { one, batches: batches.batches, next: batches.next };
 }
