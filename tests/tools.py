@@ -10,7 +10,7 @@ from collections.abc import Mapping
 TOOLS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "chromium": (
         ("chromium", "chromium-browser", "google-chrome"),
-        "tests/ui and tests/airflow/test_pages.py in a browser",
+        "tests/ui and tests/airflow/test_pages*.py in a browser",
     ),
     "pgbouncer": (("pgbouncer",), "tests/postgres/test_source_pooler.py"),
 }

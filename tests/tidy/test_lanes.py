@@ -90,7 +90,7 @@ def test_what_did_not_run_for_want_of_a_program_is_told_and_fails_on_ci(
         shutil, "which", lambda program, path: f"/usr/bin/{program}" if program == "pgbouncer" else None
     )
     assert tools.missing() == ["chromium"]
-    tests = "tests/ui and tests/airflow/test_pages.py in a browser"
+    tests = "tests/ui and tests/airflow/test_pages*.py in a browser"
     assert tools.told(["chromium"]) == f"Not run: {tests}, for want of chromium: bin/test-tools installs it."
     assert tools.fails(["chromium"], ci) is fails
     assert tools.fails([], ci) is False
