@@ -25,7 +25,8 @@ XCOM_KEY = "txbatch"
 WAITED_KEY = "txbatch_waited"
 MARK = "txbatch: "
 AGAIN = f"{MARK}tried again; before: "
-LENGTH_MAX = 900
+# Of a line; a note has a mark or two in front. Airflow keeps NOTE_MAX characters.
+LENGTH_MAX, NOTE_MAX = 900, 1_000
 FIRST_TASK = "InitializeTransactionOperator"
 COMMIT_TASK, LAST_TASK = "commit", "success"
 # How lines begin that no run of a topology ends with, unless somebody marks its tasks.
@@ -122,7 +123,9 @@ def _is_of_now(dag_run: DagRun, line: str, states: Mapping[str, str | None]) -> 
 
 def _note(dag_run: DagRun, line: str | None) -> None:
     if line and not (dag_run.note and not dag_run.note.startswith(MARK)):
-        dag_run.note = f"{MARK}{line}"[:LENGTH_MAX]
+        from txbatch.core.text import as_markdown
+
+        dag_run.note = f"{MARK}{as_markdown(line, LENGTH_MAX - len(MARK))}"
 
 
 def _note_again(dag_run: DagRun) -> None:
@@ -134,7 +137,7 @@ def _note_again(dag_run: DagRun) -> None:
     with session.no_autoflush:
         note = dag_run.note
     if note and note.startswith(MARK) and not note.startswith(AGAIN):
-        dag_run.note = f"{AGAIN}{note.removeprefix(MARK)}"[:LENGTH_MAX]
+        dag_run.note = f"{AGAIN}{note.removeprefix(MARK)}"[:NOTE_MAX]
 
 
 def _left(dag_run: DagRun) -> str | None:

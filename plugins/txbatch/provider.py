@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-RELABELING = {"schema": "Database", "extra": "Further options of libpq (JSON)"}
+RELABELING = {"schema": "Database", "extra": "Further options of libpq, or of Kafka's clients (JSON)"}
 PLACEHOLDERS = {"host": "db.example.org", "port": "5432", "schema": "txbatch", "login": "txbatch"}
 # They are stored in the connection's extra, and given to libpq as they are.
 FIELDS = {

@@ -17,11 +17,15 @@ from tempfile import TemporaryDirectory
 import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
+from airflow_days import Days
 from airflow_support import KILLS, PASSWORD, QUIET, TASKS, Shown, Stack
 from airflow_years import Years
 from outages import Outage
+from playwright.sync_api import Browser
 from sqlalchemy import make_url
 from support import until
+from ui.browser import chromium
+from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.local import demo
@@ -165,6 +169,35 @@ def active_years(years: Years) -> None:
     api.unpause("buttons")
     scheduled = until(lambda: [each for each in api.dag_runs("buttons") if each["run_type"] == "scheduled"])
     assert years.end(scheduled[0]["dag_run_id"])[0] == "success"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def counted_days(
+    running: Stack, project: Path, ledger_url: str, pipeline_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Days:
+    """Three days are counted: the 1st, the 2nd and the 4th of January. The file of the 3rd is there."""
+    found = Days(running, pipeline_folder / "days")
+    for number in range(1, 5):
+        found.put_usual(number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TXBATCH_DATABASE_URL", ledger_url)
+        patch.setenv("TXBATCH_HOME", str(tmp_path_factory.mktemp("days")))
+        patch.setenv("PIPELINE_FOLDER", str(pipeline_folder))
+        patch.setattr("txbatch.wiring.Application", WithoutSpark)
+        found.count(project, 1, 2, 4)
+    return found
+
+
+@pytest.fixture(scope="module")
+def days(stack: Stack, counted_days: Days) -> Days:
+    """Days of which stories count more; what they leave running is ended."""
+    return counted_days
 
 
 @pytest.fixture(scope="package")

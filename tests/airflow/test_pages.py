@@ -7,117 +7,20 @@ there.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
-from typing import Any
-from zoneinfo import ZoneInfo
-
-import httpx
 import pytest
-from airflow_support import Stack
+from airflow_days import NO_HOLE, RUN, ZONE, Days, answered, day, seen_by, step
 from playwright.sync_api import Browser
 from support import until
-from ui.browser import PHONE, Watched, chromium, logged_in, said, window
-from without_spark import WithoutSpark
-
-from txbatch import settings
-from txbatch.core.batch.transaction import Interval
-from txbatch.launch.job_file import load_job
-from txbatch.wiring import open_runner
+from ui.browser import PHONE, Watched, said
 
 pytestmark = pytest.mark.timeout(900)
-ZONE = "America/New_York"
-NEW_YORK = ZoneInfo(ZONE)
-# What Airflow's run of a few tasks takes.
-RUN: dict[str, float] = {"seconds": 240.0, "every": 0.3}
 AWAY = "The ledger cannot be read. Runs that need it wait or are retried; Airflow itself goes on."
 # The network's own line for an answer that is an error.
 ANSWERED = "Failed to load resource: the server responded with a status of"
 POSTED = """async () => (await fetch("../api/v2/dags/days/dagRuns", {
   method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ logical_date: null, conf: {} }),
 })).status"""
-NO_HOLE = "No hole: every interval between the first and the last is counted."
 FATE = "txid 5 counts in its place; asked for by admin: “the file of the 1st was cut off”."
-
-
-def day(number: int) -> Interval:
-    """A day of January 2013 in New York."""
-    return Interval(datetime(2013, 1, number, tzinfo=NEW_YORK), datetime(2013, 1, number + 1, tzinfo=NEW_YORK))
-
-
-@dataclass(frozen=True)
-class Days:
-    """The topology `days`, its files, and its pages."""
-
-    stack: Stack
-    files: Path
-
-    def put(self, number: int, *lines: str) -> None:
-        """Write the file of a day."""
-        self.files.mkdir(exist_ok=True)
-        (self.files / f"2013-01-{number:02}.csv").write_text("\n".join(lines))
-
-    def page(self, query: str = "") -> str:
-        """Return the address of a page of the topology."""
-        return f"{self.stack.airflow.url}/txbatch/page?dag_id=days{query}"
-
-    def token(self, user: str) -> str:
-        """Return what Airflow gives a user who logs in."""
-        airflow = self.stack.airflow
-        asked = {"username": user, "password": json.loads(airflow.password_file.read_text())[user]}
-        return str(httpx.post(f"{airflow.url}/auth/token", json=asked, trust_env=False).json()["access_token"])
-
-
-@pytest.fixture(scope="module")
-def days(
-    stack: Stack, project: Path, ledger_url: str, pipeline_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Days:
-    """Three days are counted: the 1st, the 2nd and the 4th of January. The file of the 3rd is there."""
-    found = Days(stack, pipeline_folder / "days")
-    for number in range(1, 5):
-        found.put(number, "B6,JFK,8", f"UA,EWR,{number}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TXBATCH_DATABASE_URL", ledger_url)
-        patch.setenv("TXBATCH_HOME", str(tmp_path_factory.mktemp("days")))
-        patch.setenv("PIPELINE_FOLDER", str(pipeline_folder))
-        patch.setattr("txbatch.wiring.Application", WithoutSpark)
-        with open_runner(load_job("jobs/days.py", project), settings.resolve(), zone=ZONE) as runner:
-            assert len(list(runner.run_each([day(1), day(2), day(4)]))) == 3
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-def seen_by(browser: Browser, days: Days, user: str, **settings: Any) -> AbstractContextManager[Watched]:
-    """Context manager. Give an empty page to a user who is logged in."""
-    return window(browser, **logged_in(days.token(user)), **settings)
-
-
-def step(watched: Watched, picture: str, *told: str, focus: str | None = None) -> None:
-    """The page says all of this, nothing has gone wrong in the browser, and the focus is where it was."""
-    until(lambda: all(each in watched.text() for each in told), f"{told} is not told", **RUN)
-    assert watched.wrong() == []
-    assert watched.sideways() <= 0
-    assert focus is None or watched.focused() == focus
-    watched.keep(picture)
-
-
-def answered(watched: Watched, picture: str, *told: str, focus: str) -> None:
-    """The dialog says all of this, sooner or later, and the focus is where it was; Escape closes the dialog."""
-    box = watched.page.get_by_role("dialog")
-    until(lambda: all(each in said(box) for each in told), f"{told} is not told", **RUN)
-    assert watched.focused() == focus
-    watched.keep(picture)
-    watched.page.keyboard.press("Escape")
-    box.wait_for(state="detached")
 
 
 def test_a_hole_is_counted_a_batch_counted_again_and_a_number_explained_by_keys_alone(

@@ -108,6 +108,25 @@ def test_a_source_is_found_in_a_connection_and_a_variable_goes_before_it(monkeyp
         settings.sources_from(lambda name: None)
 
 
+def test_a_connection_of_the_type_txbatch_says_the_options_of_kafkas_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's form offers the type kafka with the provider of Kafka alone; empty fields of the form are no options."""
+    monkeypatch.delenv("TXBATCH_SOURCE_EVENTS", raising=False)
+    told = {"bootstrap.servers": "broker-1:9093", "security.protocol": "SASL_SSL"}
+    given = {
+        "conn_type": "txbatch",
+        "login": "reader",
+        "password": "heron",
+        "extra": {**told, "sslmode": None, "sslrootcert": ""},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_TXBATCH_SOURCE_EVENTS", json.dumps(given))
+    try:
+        resolve_settings()
+        found = options_of("events", settings.source_url("events"))
+    finally:
+        settings.sources_from(lambda name: None)
+    assert found == {**told, "sasl.username": "reader", "sasl.password": "heron"}
+
+
 def test_a_connection_of_the_type_kafka_says_the_options_of_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TXBATCH_SOURCE_EVENTS", raising=False)
     told = {"security.protocol": "SASL_SSL", "sasl.username": "reader", "sasl.password": "heron"}

@@ -498,6 +498,37 @@ def test_a_note_while_the_run_works_is_one_line_and_fits(monkeypatch: pytest.Mon
     assert (result.MARK, result.NOTE_MAX) == (txbatch_plugin.MARK, txbatch_plugin.LENGTH_MAX)
 
 
+HOSTILE = "failed: TX301 '<b>' is no int; ![x](http://elsewhere/x.png) of *.csv and _x_; `txbatch why a <b>`"
+AS_TEXT = (
+    r"txbatch: failed: TX301 '\<b>' is no int; ![x]\(http://elsewhere/x.png) of \*.csv and \_x\_; `txbatch why a <b>`"
+)
+
+
+def test_a_note_shows_markup_of_a_text_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow reads notes as Markdown."""
+    run = Notes(None, monkeypatch)
+    result.tell(run.context, HOSTILE)
+    assert run.note == AS_TEXT
+    monkeypatch.setattr(txbatch_plugin, "_left", lambda run: HOSTILE)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {})
+    ended: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_failed(ended)
+    assert ended.note == AS_TEXT
+
+
+def test_a_note_of_markup_fits_and_does_so_once_its_run_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(txbatch_plugin, "_left", lambda run: "*" * 900)
+    monkeypatch.setattr(txbatch_plugin, "_states", lambda run: {})
+    monkeypatch.setattr("sqlalchemy.orm.object_session", lambda run: SimpleNamespace(no_autoflush=nullcontext()))
+    run: Any = SimpleNamespace(note=None)
+    txbatch_plugin.RunNotes().on_dag_run_failed(run)
+    noted = run.note
+    assert len(noted) == txbatch_plugin.LENGTH_MAX - 1  # no half of a sign
+    txbatch_plugin.RunNotes().on_dag_run_running(run)
+    assert run.note == f"{txbatch_plugin.AGAIN}{noted.removeprefix(txbatch_plugin.MARK)}"
+    assert len(run.note) <= txbatch_plugin.NOTE_MAX
+
+
 def test_an_api_server_that_takes_no_note_now_fails_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """One older than the worker, or one that does not answer: the plugin writes the note at the end."""
     run = Notes(None, monkeypatch)

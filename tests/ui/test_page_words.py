@@ -8,7 +8,9 @@ from datetime import datetime
 import pytest
 from playwright.sync_api import Browser, Page
 from ui.browser import opened
-from ui.examples import Examples
+from ui.examples import STATIC, Examples
+
+from txbatch.core.text import WHY_MAX
 
 NEW_YORK = "America/New_York"
 
@@ -111,3 +113,22 @@ def test_an_empty_part_of_a_key_stays_in_a_query(page: Page) -> None:
 )
 def test_characters_that_nobody_sees_are_written_out(page: Page, given: str, told: str) -> None:
     assert call(page, "plain", given, of="dom") == told
+
+
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        (
+            r"txbatch: failed: '\<b>' is no int: ![x]\(y) of \*.csv",
+            "txbatch: failed: '<b>' is no int: ![x](y) of *.csv",
+        ),
+        (r"txbatch: see `a \* b`, C:\temp and \\\*", r"txbatch: see `a \* b`, C:\temp and \*"),
+        (r"my own \* note", r"my own \* note"),
+    ],
+)
+def test_a_note_that_is_written_for_airflow_is_told_as_its_text(page: Page, note: str, told: str) -> None:
+    assert call(page, "plain", note) == told
+
+
+def test_a_reason_is_as_long_as_the_form_of_a_run_takes_it() -> None:
+    assert f"const WHY_MAX = {WHY_MAX};" in (STATIC / "js" / "acts.js").read_text()

@@ -13,6 +13,10 @@ WHY_MAX = 1_000
 # Of a record within an error.
 RECORD_MAX = 300
 _RANGES_SHOWN = 3
+# Code in Markdown, and what is no plain text there outside of code. No text matches both ways: each match is quick.
+_CODE = r"(?<!`)`[^`\s](?:[^`]*[^`\s])?`(?!`)"
+_MARKUP = r"\\(?=[!-/:-@\[-`{-~])|[*~`]|(?<!\w)_+|_+(?!\w)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])\("
+_MARKDOWN = re.compile(f"(?P<code>{_CODE})|{_MARKUP}")
 
 
 def one_line(value: Any, at_most: int = LENGTH_MAX) -> str:
@@ -98,6 +102,25 @@ def safe_lines(value: Any) -> str:
 def escape(text: str) -> str:
     """Return a text with characters that are not printable escaped, as in a Python literal."""
     return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def as_markdown(line: str, at_most: int = LENGTH_MAX) -> str:
+    r"""Return Markdown that shows a line as the line is, cut to a length: no markup but code, no picture, no hidden part.
+
+    Letters, numbers and the usual signs of a sentence stay as they are.
+
+    >>> as_markdown("txid 7: 914 records, `txbatch why sales a_b`")
+    'txid 7: 914 records, `txbatch why sales a_b`'
+    >>> print(as_markdown("*.csv: ![a](https://b), '<i>' is no int"))
+    \*.csv: ![a]\(https://b), '\<i>' is no int
+    """
+    while len(told := _MARKDOWN.sub(_as_text, line)) > at_most:
+        line = line[: len(line) - (len(told) - at_most + 1) // 2]
+    return told
+
+
+def _as_text(found: re.Match[str]) -> str:
+    return found[0] if found["code"] else "".join(f"\\{character}" for character in found[0])
 
 
 def escape_json(text: str) -> str:

@@ -21,7 +21,7 @@ _ORDERS = "Orders: send NUMBER, away PARTITION, back PARTITION, quit"
 _BEGUN = """\
 The topic {topic} of {partitions} partitions is at {brokers}, and is the source {source} of this checkout.
   in a terminal  bin/txbatch run jobs/clicks.py
-  in the UI      Admin, Connections, Add: id txbatch_source_{source}, type kafka, extra
+  in the UI      Admin, Connections, Add: id txbatch_source_{source}, type txbatch, extra
                  {extra}
                  then DAGs, clicks, Trigger
 {orders}"""

@@ -96,9 +96,17 @@ def _source(name: str) -> str | None:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         return None
-    if connection.conn_type != "kafka":
+    if not _of_kafka(connection):
         return url_of(connection)
-    return json.dumps({**_of_fields(connection), **connection.extra_dejson})
+    extra = {name: value for name, value in connection.extra_dejson.items() if value not in (None, "")}
+    return json.dumps({**_of_fields(connection), **extra})
+
+
+def _of_kafka(connection: Connection) -> bool:
+    """True for brokers of Kafka: by the type, or by the extra. Without the provider of Kafka, Airflow's form does not offer
+    the type.
+    """
+    return connection.conn_type == "kafka" or "bootstrap.servers" in connection.extra_dejson
 
 
 def _of_fields(connection: Connection) -> dict[str, str]:

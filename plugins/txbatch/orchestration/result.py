@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from txbatch import fit
-from txbatch.core.text import how_many, one_line
+from txbatch.core.text import as_markdown, how_many, one_line
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,7 +44,7 @@ def note_now(context: Context, line: str) -> None:
     try:
         present = fit.present_note(context["dag_run"])
         if not present or present.startswith(MARK):
-            write(f"{MARK}{one_line(line, NOTE_MAX)}"[:NOTE_MAX])
+            write(f"{MARK}{as_markdown(one_line(line, NOTE_MAX), NOTE_MAX - len(MARK))}")
     except Exception as error:
         log.debug("the note of the run is not written now: %s", error)
 

@@ -7,9 +7,9 @@ import { codeIn } from "./explain.js";
 import { button, field, ill, refusal, outside } from "./pieces.js";
 import { planned } from "./plan.js";
 import { follow, paused, planOf, trigger } from "./runs.js";
-import { covers, digits, hours, many, took, unit, zoneOf } from "./words.js";
+import { covers, digits, hours, many, plain, took, unit, zoneOf } from "./words.js";
 
-const WHY_MAX = 2000;
+const WHY_MAX = 1000;
 const NEVER_HALF = "Until then reports show the old numbers, and after it the new ones: never half.";
 // What is told behind the words of a refusal, by its status; 0 is also for a server, or a proxy, that failed on the way.
 const MORE = {
@@ -167,7 +167,7 @@ async function watch(view, hands, dagId, runId, then) {
 }
 
 function note(run, isPaused) {
-  if (run.note) return h("p", { class: run.state === "failed" ? "ill" : "" }, run.note, " ", codeIn(run.note));
+  if (run.note) return h("p", { class: run.state === "failed" ? "ill" : "" }, plain(run.note), " ", codeIn(run.note));
   if (isPaused && run.state === "queued") return ill("The DAG is paused: the run stays queued until somebody turns on the switch beside the DAG's name.");
   return null;
 }

@@ -96,3 +96,9 @@ export function unit(length) {
 export function clip(text, length = 160) {
   return text.length > length ? `${text.slice(0, length)}…` : text;
 }
+
+/** Return the text of a note: txbatch writes it as Markdown, for Airflow. A note of a person stays as it is. */
+export function plain(note) {
+  if (!note.startsWith("txbatch: ")) return note;
+  return note.replace(/`[^`]*`|\\([!-/:-@[-`{-~])/g, (all, escaped) => escaped ?? all);
+}
