@@ -96,12 +96,18 @@ class Kills(Years):
         found = self.stack.sql(f"SELECT interval_start, txid FROM report.batches WHERE {of}")
         return {start.year: txid for start, txid in found}
 
-    def workers(self) -> list[Worker]:
-        """The workers that are at work."""
+    def workers(self, many: int = len(TASKS)) -> list[Worker]:
+        """The workers that are at work, so many."""
         with session(self.database) as ask:
             found = [Worker.of(pid) for (pid,) in ask("SELECT pid FROM task_instance WHERE state = 'running'")]
-        assert len(found) == len(TASKS)
+        assert len(found) == many
         return found
+
+    def state_kept(self, year: int, task: str) -> str:
+        """The state of a task as Airflow's database has it, also while no API server answers."""
+        with session(self.database) as ask:
+            ((state,),) = ask(f"SELECT state FROM task_instance WHERE run_id = '{year}' AND task_id = '{task}'")
+        return str(state)
 
     def kill_workers(self) -> None:
         """Kill the workers at work, each with its task; what is below has to end by itself."""

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
-from airflow_kills import Kills, kill_all, living
+from airflow_kills import EMIT, Kills, emission, kill_all, living
 from airflow_support import QUIET, Stack
+from airflow_years import GREEN, MARKED_FAILED
 from outages import Outage
 from support import until
 
@@ -88,3 +89,25 @@ def test_tasks_of_a_scheduler_that_is_killed_are_begun_again_by_the_next_one(kil
         until(lambda: not living(each.task for each in workers), "a task of the killed scheduler goes on")
     kill_all(left)
     kills.assert_gone_on(years, planned, tries=2)
+
+
+@pytest.mark.rule("R5")
+def test_a_run_that_no_api_server_answered_for_long_is_red_and_goes_on_once_it_is_cleared(kills: Kills) -> None:
+    """Airflow takes its task for dead, and no worker can begin another try: all of them are used up."""
+    year, run_id = 1970, "1970"
+    with kills.held(emission(year)):
+        kills.begin(year, emission(year))
+        (worker,) = kills.workers(1)
+        kills.kill("api-server")
+        kills.an_hour_goes_by("worker")
+        until(lambda: kills.state_kept(year, EMIT) == "failed", "tries without an API server do not end")
+        kills.start_again("api-server")
+        assert kills.end(run_id)[0] == "failed"
+        until(lambda: not living([worker.task]), "the task goes on")
+    note = kills.note(run_id)
+    assert note.startswith(MARKED_FAILED.format(EMIT)), note
+    assert kills.statuses()[kills.planned()[year]] == "planned"
+    kills.stack.api.clear_run(kills.dag, run_id)
+    assert kills.end(run_id) == GREEN
+    assert kills.note(run_id) == kills.told(year, 2)
+    kills.assert_counted_once()
