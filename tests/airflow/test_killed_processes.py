@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,17 @@ def test_a_run_that_no_api_server_answered_for_long_is_red_and_goes_on_once_it_i
     assert kills.end(run_id) == GREEN
     assert kills.note(run_id) == kills.told(year, 2)
     kills.assert_counted_once()
+
+
+@pytest.mark.rule("R5", "R8", "R10")
+def test_an_airflow_of_which_all_is_killed_goes_on_after_the_next_start(kills: Kills) -> None:
+    """Within a minute: first Airflow takes the scheduler before for dead. It is the last test, as the URL is another one."""
+    airflow = kills.stack.airflow
+    with kills.at_each_task(1975) as years:
+        planned = kills.planned()
+        kill_all(airflow.processes())
+        airflow.stop()
+    airflow.start()
+    with AirflowButtons.of(airflow) as api:
+        again = replace(kills, stack=replace(kills.stack, api=api))
+        again.assert_gone_on(years, planned, tries=2)
