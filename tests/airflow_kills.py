@@ -70,8 +70,7 @@ class Kills(Years):
             self.begin(years[LAST], LAST)
             with self.held(emission(years[COMMIT])):
                 self.begin(years[COMMIT], emission(years[COMMIT]))
-                waits = self.trigger_year(years[DEFERRED])
-                until(lambda: self.state(waits, COMMIT) == "deferred", f"{waits} does not wait: {self.statuses()}")
+                self.defer(years[DEFERRED])
                 stays.enter_context(self.held(emission(years[EMIT])))
                 self.begin(years[EMIT], emission(years[EMIT]))
                 stays.enter_context(self.held(FIRST))
@@ -80,10 +79,24 @@ class Kills(Years):
             self.until_at(COMMIT)
             yield years
 
+    @contextmanager
+    def one_waits_for_another(self, first: int) -> Iterator[At]:
+        """Context manager. A run is in the middle of its emission, and the next year's waits deferred, until the block ends."""
+        years = {EMIT: first, DEFERRED: first + 1}
+        with self.held(emission(first)):
+            self.begin(first, emission(first))
+            self.defer(years[DEFERRED])
+            yield years
+
     def begin(self, year: int, place: str) -> None:
         """Start the run of a year, and wait until it is held."""
         self.trigger_year(year)
         self.until_at(place)
+
+    def defer(self, year: int) -> None:
+        """Start the run of a year, and wait until it waits for its turn."""
+        waits = self.trigger_year(year)
+        until(lambda: self.state(waits, COMMIT) == "deferred", f"{waits} does not wait: {self.statuses()}")
 
     def trigger_year(self, year: int) -> str:
         """Start the run of a year."""

@@ -118,7 +118,7 @@ def test_a_run_that_no_api_server_answered_for_long_is_red_and_goes_on_once_it_i
 def test_an_airflow_of_which_all_is_killed_goes_on_after_the_next_start(kills: Kills) -> None:
     """Within a minute: first Airflow takes the scheduler before for dead. It is the last test, as the URL is another one."""
     airflow = kills.stack.airflow
-    with kills.at_each_task(1975) as years:
+    with kills.one_waits_for_another(1975) as years:
         planned = kills.planned()
         kill_all(airflow.processes())
         airflow.stop()
