@@ -1,4 +1,4 @@
-"""The topology of tests/airflow/jobs/buttons.py, a record a year, as tests press the buttons of its DAG."""
+"""A topology with a record a year, as tests press the buttons of its DAG: by default that of tests/airflow/jobs/buttons.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from support import until
 DAG = "buttons"
 # Airflow ends the process of a task that was marked: a heartbeat a second, then 5 s each for SIGTERM and SIGKILL.
 ENDED_SECONDS = 12
-BLOCKED = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'state.buttons'::regclass"
 GREEN = ("success", dict.fromkeys(TASKS, "success"))
 MARKED_FAILED = "txbatch: failed: {} ended by a mark, a kill, a timeout or an unknown error; clear the run to go on"
 MARKED_SUCCESS = "txbatch: marked by hand: a mark commits nothing; clear the run to go on"
@@ -33,14 +32,15 @@ class Years:
 
     stack: Stack
     folder: Path
+    dag: str = DAG
 
     def hold(self, task: str) -> None:
         """Let the task stay in the middle of its work; `commit` is held by a lock, see `held`."""
         self._at(task).unlink(missing_ok=True)
-        (self.folder / f"buttons hold {task}").touch()
+        (self.folder / f"{self.dag} hold {task}").touch()
 
     def release(self, task: str) -> None:
-        (self.folder / f"buttons hold {task}").unlink(missing_ok=True)
+        (self.folder / f"{self.dag} hold {task}").unlink(missing_ok=True)
 
     def until_at(self, task: str) -> None:
         """Until the task is in the middle of its work."""
@@ -58,7 +58,7 @@ class Years:
         if task == "commit":
             with session(self.stack.outage.of) as ask:  # nobody writes the state meanwhile
                 ask("BEGIN")
-                ask("LOCK TABLE state.buttons IN SHARE MODE")
+                ask(f"LOCK TABLE state.{self.dag} IN SHARE MODE")
                 yield
             return
         self.hold(task)
@@ -69,16 +69,16 @@ class Years:
 
     def trigger(self, run_id: str, year: int, **form: Any) -> str:
         """Start a run of this year, by a logical date in the summer after."""
-        return self.stack.api.trigger(DAG, run_id, conf=form, logical_date=datetime(year + 1, 6, 1, tzinfo=UTC))
+        return self.stack.api.trigger(self.dag, run_id, conf=form, logical_date=datetime(year + 1, 6, 1, tzinfo=UTC))
 
     def end(self, run_id: str) -> tuple[str, States]:
-        return self.stack.end(DAG, run_id)
+        return self.stack.end(self.dag, run_id)
 
     def state(self, run_id: str, task: str) -> str | None:
-        return self.stack.task_state(DAG, run_id, task)
+        return self.stack.task_state(self.dag, run_id, task)
 
     def mark(self, run_id: str, task: str, state: str) -> None:
-        self.stack.api.mark_task(DAG, run_id, task, state)
+        self.stack.api.mark_task(self.dag, run_id, task, state)
 
     def mark_at_work(self, run_id: str, year: int, task: str, state: str) -> None:
         """Mark the task of a new run in the middle of its work, and wait until Airflow has ended its process."""
@@ -89,7 +89,7 @@ class Years:
             time.sleep(ENDED_SECONDS)
 
     def clear(self, run_id: str, *tasks: str, downstream: bool = True) -> None:
-        self.stack.api.clear_tasks(DAG, run_id, tasks, downstream=downstream)
+        self.stack.api.clear_tasks(self.dag, run_id, tasks, downstream=downstream)
 
     def backfilled(self, *years: int) -> dict[int, dict[str, Any]]:
         """Wait until a backfill is complete; the run of each year.
@@ -99,40 +99,39 @@ class Years:
         api, wanted, found = self.stack.api, {*years}, dict[int, dict[str, Any]]()
 
         def over() -> bool:
-            runs = [run for run in api.dag_runs(DAG) if run["run_type"] == "backfill"]
+            runs = [run for run in api.dag_runs(self.dag) if run["run_type"] == "backfill"]
             found.update((int(run["data_interval_start"][:4]), run) for run in runs)
             return wanted <= {year for year, run in found.items() if run["state"] in ("success", "failed")}
 
         until(over, f"the backfill goes on: {self.statuses()}", seconds=600, every=1)
-        for each in api.backfills(DAG):
+        for each in api.backfills(self.dag):
             api.wait_for_backfill(each["id"])
         return {year: found[year] for year in years}
 
     def note(self, run_id: str) -> str:
-        return str(self.stack.api.dag_run(DAG, run_id)["note"])
+        return str(self.stack.api.dag_run(self.dag, run_id)["note"])
 
     def end_leases(self) -> None:
         """As if nobody had renewed them for a month."""
         ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '30 days'"
         with session(self.stack.outage.of) as ask:
-            ask(f"{ended} WHERE topology = 'buttons' AND status IN ('planned', 'emitted')")
+            ask(f"{ended} WHERE topology = '{self.dag}' AND status IN ('planned', 'emitted')")
 
     def statuses(self) -> dict[int, str]:
         """Of each txid."""
-        return dict(self.stack.sql("SELECT txid, status FROM report.batches WHERE topology = 'buttons'"))
+        return dict(self.stack.sql(f"SELECT txid, status FROM report.batches WHERE topology = '{self.dag}'"))
 
     def txid(self, year: int) -> int:
         """Of the batch of this year, which is committed."""
-        of = f"topology = 'buttons' AND status = 'committed' AND interval_start = '{year}-01-01T00:00:00Z'"
+        of = f"topology = '{self.dag}' AND status = 'committed' AND interval_start = '{year}-01-01T00:00:00Z'"
         ((txid,),) = self.stack.sql(f"SELECT txid FROM report.batches WHERE {of}")
         return int(txid)
 
     def attempts(self, txid: int) -> list[tuple[str, str]]:
         """Run and status of each attempt."""
-        listed = (
-            f"SELECT run, status FROM report.attempts WHERE topology = 'buttons' AND txid = {txid} ORDER BY attempt_id"
-        )
-        return [(run.removeprefix("airflow:buttons:"), status) for run, status in self.stack.sql(listed)]
+        of = f"topology = '{self.dag}' AND txid = {txid}"
+        listed = self.stack.sql(f"SELECT run, status FROM report.attempts WHERE {of} ORDER BY attempt_id")
+        return [(run.removeprefix(f"airflow:{self.dag}:"), status) for run, status in listed]
 
     def told(self, year: int, attempts: int) -> str:
         """The note of a run that counted this year."""
@@ -143,13 +142,13 @@ class Years:
     def assert_counted_once(self) -> None:
         """Each committed year once, as the state and the contributions say."""
         committed = list(self.statuses().values()).count("committed")
-        assert self.stack.sql("SELECT word, count FROM report.buttons") == [("word", committed)]
-        assert self.stack.sql("SELECT word, sum(count) FROM contribution.buttons GROUP BY word") == [
-            ("word", committed)
-        ]
+        counted, once = self.stack.sql, [("word", committed)]
+        assert counted(f"SELECT word, count FROM report.{self.dag}") == once
+        assert counted(f"SELECT word, sum(count) FROM contribution.{self.dag} GROUP BY word") == once
 
     def _at(self, task: str) -> Path:
-        return self.folder / f"buttons at {task}"
+        return self.folder / f"{self.dag} at {task}"
 
     def _commit_blocked(self) -> bool:
-        return bool(self.stack.sql(BLOCKED))
+        of = f"relation = 'state.{self.dag}'::regclass"
+        return bool(self.stack.sql(f"SELECT 1 FROM pg_locks WHERE NOT granted AND {of}"))

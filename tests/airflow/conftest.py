@@ -35,6 +35,8 @@ from txbatch.postgres.database.engine import connect
 
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
+# The DAG of test_killed_processes.py has an Airflow of its own.
+NOT_HERE = shutil.ignore_patterns("__pycache__", "kills.py")
 EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
 DAGS = (*EXAMPLES, "probe", "pipeline", "late", "lookback", "landed", "outage", "twenty", "buttons", "days", "flaky")
 
@@ -45,7 +47,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     for kind in ("dags", "jobs"):
         for source in (ROOT / kind, HERE / kind):
-            shutil.copytree(source, folder / kind, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, folder / kind, dirs_exist_ok=True, ignore=NOT_HERE)
     (folder / "dags" / "broken.py").write_text('"""An Airflow DAG."""\nraise ValueError("broken on purpose")\n')
     return folder
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "run" / "buttons.md"
-BUTTONS = ("test_buttons.py", "test_more_buttons.py")
+BUTTONS = ("test_buttons.py", "test_killed_processes.py", "test_more_buttons.py")
 NAMED = re.compile(r"\[`(test_\w+)`\]\(([^)]+)\)")
 
 

@@ -1,0 +1,221 @@
+"""An Airflow of which tests kill processes, while one run is in the middle of each task and one is deferred; and the sums."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import psutil
+from airflow_support import TASKS
+from airflow_years import GREEN, Years
+from databases import session
+from support import until
+
+from txbatch.local.airflow import COMPONENTS
+from txbatch.local.ports import reserve_port
+
+FIRST, EMIT, COMMIT, LAST = TASKS
+DEFERRED = "deferred"
+# Where the runs are, in the order of their txids: none waits for a later one.
+PLACES = (LAST, COMMIT, DEFERRED, EMIT, FIRST)
+STARTED_SECONDS = 300
+# What Airflow looks at before it takes somebody for dead. It waits for as long as its configuration says; tests do not.
+AN_HOUR_AGO = {
+    "worker": "UPDATE task_instance SET last_heartbeat_at = last_heartbeat_at - interval '1 hour' WHERE state = 'running'",
+    **{
+        component: f"UPDATE job SET latest_heartbeat = latest_heartbeat - interval '1 hour' WHERE job_type = '{job}'"
+        for component, job in {"scheduler": "SchedulerJob", "triggerer": "TriggererJob"}.items()
+    },
+}
+At = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker of Airflow at work: the process that supervises a task, that of the task, and those below."""
+
+    supervisor: psutil.Process
+    task: psutil.Process
+    below: tuple[psutil.Process, ...]
+
+    @classmethod
+    def of(cls, pid: int) -> Worker:
+        """Return the worker of a task's process."""
+        task = psutil.Process(pid)
+        supervisor = task.parent()
+        assert supervisor is not None
+        return cls(supervisor, task, tuple(task.children(recursive=True)))
+
+
+@dataclass(frozen=True)
+class Kills(Years):
+    """The DAG of tests/airflow/dags/kills.py, whose runs are named by their years, and the Airflow that has it alone."""
+
+    dag: str = "kills"
+    database: str = ""  # Airflow's own
+    begun: set[int] = field(default_factory=set)
+
+    @contextmanager
+    def at_each_task(self, first: int) -> Iterator[At]:
+        """Context manager. A run is in the middle of each task, and one waits deferred for its turn, until the block ends.
+
+        The years of the runs, from `first` on, by where the runs are.
+        """
+        years = {place: first + number for number, place in enumerate(PLACES)}
+        with ExitStack() as stays:
+            stays.enter_context(self.held(LAST))
+            self.begin(years[LAST], LAST)
+            with self.held(emission(years[COMMIT])):
+                self.begin(years[COMMIT], emission(years[COMMIT]))
+                self.defer(years[DEFERRED])
+                stays.enter_context(self.held(emission(years[EMIT])))
+                self.begin(years[EMIT], emission(years[EMIT]))
+                stays.enter_context(self.held(FIRST))
+                self.begin(years[FIRST], FIRST)
+                stays.enter_context(self.held(COMMIT))  # the last one: a session waits a minute for a lock, no longer
+            self.until_at(COMMIT)
+            yield years
+
+    @contextmanager
+    def one_waits_for_another(self, first: int) -> Iterator[At]:
+        """Context manager. A run is in the middle of its emission, and the next year's waits deferred, until the block ends."""
+        years = {EMIT: first, DEFERRED: first + 1}
+        with self.held(emission(first)):
+            self.begin(first, emission(first))
+            self.defer(years[DEFERRED])
+            yield years
+
+    def begin(self, year: int, place: str) -> None:
+        """Start the run of a year, and wait until it is held."""
+        self.trigger_year(year)
+        self.until_at(place)
+
+    def defer(self, year: int) -> None:
+        """Start the run of a year, and wait until it waits for its turn."""
+        waits = self.trigger_year(year)
+        until(lambda: self.state(waits, COMMIT) == "deferred", f"{waits} does not wait: {self.statuses()}")
+
+    def trigger_year(self, year: int) -> str:
+        """Start the run of a year."""
+        self.begun.add(year)
+        return self.trigger(str(year), year)
+
+    def planned(self) -> dict[int, int]:
+        """The txid of each year that has one."""
+        of = f"topology = '{self.dag}' AND status <> 'aborted'"
+        found = self.stack.sql(f"SELECT interval_start, txid FROM report.batches WHERE {of}")
+        return {start.year: txid for start, txid in found}
+
+    def workers(self, many: int = len(TASKS)) -> list[Worker]:
+        """The workers that are at work, so many."""
+        with session(self.database) as ask:
+            found = [Worker.of(pid) for (pid,) in ask("SELECT pid FROM task_instance WHERE state = 'running'")]
+        assert len(found) == many
+        return found
+
+    def state_kept(self, year: int, task: str) -> str:
+        """The state of a task as Airflow's database has it, also while no API server answers."""
+        with session(self.database) as ask:
+            ((state,),) = ask(f"SELECT state FROM task_instance WHERE run_id = '{year}' AND task_id = '{task}'")
+        return str(state)
+
+    def kill_workers(self) -> None:
+        """Kill the workers at work, each with its task; what is below has to end by itself."""
+        workers = self.workers()
+        for each in workers:
+            each.supervisor.kill()
+            each.task.kill()
+        below = [process for each in workers for process in each.below]
+        assert below, "no driver is at work"
+        until(lambda: not living(below), "the driver outlives its task")
+        self.an_hour_goes_by("worker")
+
+    def kill(self, component: str, *, alone: bool = False) -> list[psutil.Process]:
+        """Kill a component, and what is below, as the end of a container does, unless `alone`; return what was below."""
+        process = self.stack.airflow._processes[component]
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+        if not alone:
+            kill_all(below)
+        if component in AN_HOUR_AGO:
+            self.an_hour_goes_by(component)
+        return below
+
+    def an_hour_goes_by(self, of: str) -> None:
+        """As if somebody had shown no sign of life for an hour."""
+        with session(self.database) as ask:
+            ask(AN_HOUR_AGO[of])
+
+    def start_again(self, *components: str) -> None:
+        """Start components by the command of each, as an operator does, and wait until all of Airflow is well."""
+        airflow = self.stack.airflow
+        airflow.started_at, port = datetime.now(UTC), int(airflow.url.rpartition(":")[2])
+        with reserve_port(port) if "api-server" in components else nullcontext(port) as kept:
+            assert kept == port, "another program has taken the port meanwhile"
+            for each in components:
+                airflow._processes[each] = airflow._spawn(each, COMPONENTS[each], airflow._process_environment())
+            airflow._wait_until_healthy(time.monotonic() + STARTED_SECONDS)
+
+    @contextmanager
+    def begin_again(self, years: At) -> Iterator[None]:
+        """Context manager. Wait in the end until another try is in the middle of each task."""
+        places = (LAST, emission(years[EMIT]), FIRST)
+        for place in places:
+            self._at(place).unlink()
+        yield
+        for place in places:
+            until(self._at(place).exists, f"{place} does not begin again")
+        run_id = str(years[COMMIT])
+        until(lambda: self.stack.tries(self.dag, run_id)[COMMIT] == 2, f"{COMMIT} does not begin again")
+        until(lambda: self.state(run_id, COMMIT) == "running", f"{COMMIT} does not begin again")
+
+    def assert_gone_on(self, years: At, planned: dict[int, int], tries: int) -> None:
+        """The runs are green with the txids that they had. A task at work had so many tries, any other has one."""
+        for place, year in years.items():
+            run_id = str(year)
+            assert self.end(run_id) == GREEN
+            of_tasks = dict.fromkeys(TASKS, 1) | ({place: tries} if place in TASKS else {})
+            assert self.stack.tries(self.dag, run_id) == of_tasks
+            assert self.note(run_id) == self.told(year, of_tasks[EMIT])
+            assert self.attempts(self.txid(year))[-1] == (run_id, "committed")
+            assert self.stack.announced(self.dag).count(self.txid(year)) == 1
+        now = self.planned()
+        assert planned == {year: now[year] for year in planned}
+        assert {*self.statuses().values()} == {"committed"}
+        self.assert_counted_once()
+
+    def assert_counted_once(self) -> None:
+        """State and contributions are what the years come to that were begun."""
+        decades: dict[str, list[int]] = {}
+        for year in sorted(self.begun):
+            decades.setdefault(f"{year // 10}0s", []).append(year)
+        once = [(decade, len(years), sum(years)) for decade, years in decades.items()]
+        counted, by = self.stack.sql, "GROUP BY decade ORDER BY decade"
+        assert counted("SELECT decade, count, years FROM report.kills ORDER BY decade") == once
+        assert counted(f"SELECT decade, sum(count), sum(years) FROM contribution.kills {by}") == once
+
+
+def emission(year: int) -> str:
+    """Where the emission of a year is held."""
+    return f"{EMIT} {year}"
+
+
+def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended."""
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kill those that have not ended."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
