@@ -1,7 +1,7 @@
 """`python -m bench.pairs OLD`: commits, plans and `txbatch status` here and in an older checkout, in pairs on one server.
 
-OLD is the folder of the older checkout, where `make setup` has run. Each checkout has a process and databases of its own. A pair is
-a run in both, one after the other; the next pair begins with the other checkout. The figures are medians of the pairs' ratios.
+OLD is the folder of the older checkout, where `make setup` has run. Each checkout has a process and databases of its own. A pair
+is a run in both, one after the other; the next pair begins with the other checkout. The figures are medians of ratios of pairs.
 """
 
 from __future__ import annotations
