@@ -11,10 +11,10 @@ import numpy.typing as npt
 from bench.extras import HOME
 
 WORDS, KNOWN = 1_000_000, 500_000  # distinct words of the text, and how many of them the state has before
-LINE = 12
+LINE, WORD_BYTES = 12, 9
 FILES, LINES_PER_FILE = 8, int(os.environ.get("BENCH_LINES", "1165000"))
 TOTAL = FILES * LINES_PER_FILE * LINE  # 112 M words
-SIZE = f"{9 * TOTAL / 1e9:.2g} GB"  # 1 GB, unless it is a rough try
+SIZE = f"{WORD_BYTES * TOTAL / 1e9:.2g} GB"  # 1 GB, unless it is a rough try
 MIXED = 7919  # coprime to WORDS: frequent words are among those of the state as among the new ones
 FOLDER = HOME / f"text-{FILES}x{LINES_PER_FILE}"
 BEFORE = "before.txt"
@@ -44,7 +44,7 @@ def words_after() -> int:
 
 def _write(path: Path, numbers: npt.NDArray[np.int64]) -> None:
     """Words as bytes: w, seven digits, and what stands behind."""
-    lines = np.empty((len(numbers), 9), np.uint8)
+    lines = np.empty((len(numbers), WORD_BYTES), np.uint8)
     lines[:, 0] = ord("w")
     for digit in range(7):
         lines[:, 7 - digit] = ord("0") + numbers // 10**digit % 10

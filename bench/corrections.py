@@ -42,8 +42,8 @@ _MANIFEST = """('{"topology": "bench", "attempt": {"txid": ' || t || ', "attempt
 "metadata_digest": "0", "streams": {"keys": {"": {"records": 1, "fingerprint": "0"}}}, "states": {}, "unreadable": {}}')::json"""
 _COMMITTED = f"""
 INSERT INTO txbatch.batch (topology, txid, position, status, key, metadata, prev_txid, fence, token, lease_until, committed_at,
-                           committed_fence, records, keys, succeeded_at)
-SELECT 'bench', t, t, 'committed', 'run:' || t, {_PLAN}, nullif(t - 1, 0), 1, t, now(), now(), 1, 1,
+                           committed_fence, records, records_to, keys, succeeded_at)
+SELECT 'bench', t, t, 'committed', 'run:' || t, {_PLAN}, nullif(t - 1, 0), 1, t, now(), now(), 1, 1, t,
        '{{"counts": {{keys}}}}', now()
   FROM generate_series(1, {{count}}) t;
 INSERT INTO txbatch.attempt (topology, txid, attempt_id, token, status, run, code, manifest, finished_at)

@@ -15,7 +15,7 @@ from bench.results import Results
 from bench.small_files import FILES
 from bench.year import txbatch
 
-DAYS, LINES = 4, 40
+DAYS, LINES, ROUNDS = 4, 40, 5
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 JOB = """
 from txbatch import *
@@ -52,7 +52,7 @@ def measure(section: str, results: Results) -> None:
         for number in range(FILES - 3, FILES):
             _write(root, number, DAYS - 1)
         contestants: dict[str, Contestant] = {name: partial(_run, running, job) for name, job in jobs.items()}
-        runs = interleaved(contestants, 7)
+        runs = interleaved(contestants, ROUNDS)
         for against in ("told alone", "not looked"):
             runs |= paired(runs, "lookback", against)
         results.add(section, runs, FIGURES, files=FILES, lines_a_file=LINES)

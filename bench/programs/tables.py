@@ -12,8 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-import psutil
-from bench.programs.turns import in_turns
+from bench.programs.turns import cpu_of_all, in_turns
 from bench.tables import FIELDS, ROWS, TASKS
 from pyspark.sql import DataFrame, SparkSession
 
@@ -40,7 +39,7 @@ def main(folder: str) -> None:
     }
     if "BENCH_JDBC" in os.environ:
         contestants["Spark JDBC"] = partial(written, partial(by_jdbc, spark))
-    in_turns(contestants, lambda: shutil.rmtree(folder, ignore_errors=True), cpu)
+    in_turns(contestants, lambda: shutil.rmtree(folder, ignore_errors=True), cpu_of_all)
     spark.stop()
 
 
@@ -104,12 +103,6 @@ def emitted(spark: SparkSession, of: Topology, metadata: Metadata, folder: str) 
         readers = {"sales": ending.enter_context(open_reader(spark, of.streams["sales"], assignment))}
         readers["sales"].audit()
         write_partials(of, AttemptFolder(f"file://{folder}"), readers)
-
-
-def cpu() -> float:
-    """Seconds of the JVM, of this program and of Spark's Python workers."""
-    jvm = psutil.Process(os.getppid())
-    return sum(sum(each.cpu_times()[:4]) for each in [jvm, *jvm.children(recursive=True)])
 
 
 if __name__ == "__main__":

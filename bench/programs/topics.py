@@ -3,12 +3,10 @@
 The source is `bench` by its variable. Run by spark-submit.
 """
 
-import os
 import subprocess
 import sys
 
-import psutil
-from bench.programs.turns import in_turns
+from bench.programs.turns import cpu_of_all, in_turns
 from bench.topics import FIELDS, MESSAGES, PARTITIONS, SOURCE, TOPIC
 from pyspark.sql import SparkSession
 
@@ -47,15 +45,11 @@ def main(_: str) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
     in_turns(
-        {"KafkaSpout": into_spark, "bare consumer": lambda: subprocess.run(command, check=True)}, lambda: None, cpu
+        {"KafkaSpout": into_spark, "bare consumer": lambda: subprocess.run(command, check=True)},
+        lambda: None,
+        cpu_of_all,
     )
     spark.stop()
-
-
-def cpu() -> float:
-    """Seconds of the JVM, of this program, of Spark's Python workers, and of ended children."""
-    jvm = psutil.Process(os.getppid())
-    return sum(sum(each.cpu_times()[:4]) for each in [jvm, *jvm.children(recursive=True)])
 
 
 if __name__ == "__main__":
