@@ -100,8 +100,17 @@ class OwnDialogs:
         return said(found.first) if found.count() else ""
 
     def until_noted(self, words: str) -> str:
-        """Wait until the note of the run has these words, and return the note."""
-        until(lambda: words in self.note(), f"{words!r} is not noted", seconds=240, every=0.3)
+        """Wait until the note of the run has these words, and return the note.
+
+        Airflow shows a note that comes while the page is open once the page is loaded again.
+        """
+        until(
+            lambda: words in self.note() or words in self._reloaded(), f"{words!r} is not noted", seconds=240, every=2
+        )
+        return self.note()
+
+    def _reloaded(self) -> str:
+        self.page.reload(wait_until="networkidle")
         return self.note()
 
     def _open_section(self, section: str) -> None:
