@@ -257,8 +257,8 @@ def _too_late(dag_run: DagRun) -> str | None:
     if not (dag and date and dag.end_date and date > dag.end_date and _of_topology(dag_run)):
         return None
     return (
-        f"nothing was done: the logical date {date:%Y-%m-%d} is after the DAG's end date {dag.end_date:%Y-%m-%d}; trigger a run "
-        "with an earlier one; to catch up, or to count batches again, empty the logical date"
+        f"nothing was done: the logical date {date:%Y-%m-%d} is after the DAG's end date {dag.end_date:%Y-%m-%d}; empty the "
+        "date to catch up or to count batches again, or trigger a run with an earlier one"
     )
 
 
