@@ -63,7 +63,6 @@ def main(arguments: list[str]) -> int:
     replaced._emit = emit
     at = arguments.index("--attempt-folder") - 1
     sys.argv = arguments[at:]
-    sys.path.insert(0, str(Path(sys.argv[0]).parent))  # as Python does with a script
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:

@@ -42,19 +42,19 @@ def away(stack: Stack, task: str, held: Path) -> None:
 @pytest.mark.whole
 def test_the_ledger_is_away_longer_than_all_retries_and_nothing_is_red(stack: Stack, pipeline_folder: Path) -> None:
     """R10: and nothing is counted twice."""
-    held = {task: pipeline_folder / f"outage hold {task}" for task in TASKS if task != "commit"}
+    held = {task: pipeline_folder / f"hold {task}" for task in TASKS if task != "commit"}
     for each in held.values():
         each.touch()
     stack.api.trigger("outage", "through")
     for task in TASKS[:2]:
-        until((pipeline_folder / f"outage at {task}").exists, f"{task} does not begin")
+        until((pipeline_folder / f"at {task}").exists, f"{task} does not begin")
         away(stack, task, held[task])
     with session(stack.outage.of) as ask:  # nobody writes the state until commit is in the middle of its work
         ask("BEGIN")
         ask("LOCK TABLE state.outage IN SHARE MODE")
         until(lambda: bool(stack.sql(BLOCKED)), "commit does not write")
         away(stack, "commit", pipeline_folder / "nothing")
-    until((pipeline_folder / "outage at success").exists, "success does not begin")
+    until((pipeline_folder / "at success").exists, "success does not begin")
     away(stack, "success", held["success"])
     assert stack.end("outage", "through") == ("success", dict.fromkeys(TASKS, "success"))
     assert stack.tries("outage", "through") == dict.fromkeys(TASKS, 1)

@@ -31,14 +31,14 @@ class Pipeline:
 
     def hold(self, *numbers: int) -> None:
         for number in numbers:
-            (self.folder / f"pipeline hold word {number:02}").touch()
+            (self.folder / f"hold word {number:02}").touch()
 
     def release(self, number: int) -> None:
-        (self.folder / f"pipeline hold word {number:02}").unlink()
+        (self.folder / f"hold word {number:02}").unlink()
 
     def at(self, number: int) -> bool:
         """Whether Spark is at this word, or was."""
-        return (self.folder / f"pipeline at word {number:02}").exists()
+        return (self.folder / f"at word {number:02}").exists()
 
     def trigger(self, run_id: str, txid: int, **conf: Any) -> str:
         """Start a run, and wait until it has planned this txid."""

@@ -197,7 +197,7 @@ def test_a_file_that_goes_or_shrinks_before_the_restate_is_planned_loses_no_coun
     with case.runner() as runner:
         assert look_back.again(late, runner._finish_held) == []
     (left,) = look_back.told
-    assert left.why_not == f"days: stream 'in': {told}"
+    assert (left.why_not or "").endswith(f"days: stream 'in': {told}")
     assert (case.counts, case.restates) == ({"a": 1, "b": 1}, [])
     assert case.run(3) == [4], "the aborted restate blocks nothing"
 

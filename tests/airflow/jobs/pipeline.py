@@ -1,10 +1,9 @@
 """One word per batch, three batches in flight; a test holds the emit of a word, or lets it fail."""
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
-
-from held import held
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, Topology, emit
 
@@ -13,7 +12,9 @@ WORDS = [f"word {number:02}" for number in range(20)]
 
 def at_work(record: Mapping[str, str]) -> str:
     folder, word = Path(os.environ["PIPELINE_FOLDER"]), record["word"]
-    held("pipeline", word)
+    (folder / f"at {word}").touch()
+    while (folder / f"hold {word}").exists():
+        time.sleep(0.05)
     if (folder / f"fail {word}").exists():
         raise OSError(f"{word} fails on purpose")
     return word
