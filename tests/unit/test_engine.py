@@ -44,7 +44,6 @@ def test_two_threads_that_make_the_first_connections_get_all_settings() -> None:
     assert ["transaction_timeout=0" in each.options for each in made] == [True, True]
 
 
-@pytest.mark.rule("R10")
 @pytest.mark.parametrize(("warehouse", "where"), [(None, ""), ("sales", " in database 'sales'")])
 @pytest.mark.parametrize("told", ["server closed the connection unexpectedly", "invalid socket", "RDS Proxy has gone"])
 def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown(told: str, warehouse: str | None, where: str) -> None:
@@ -55,7 +54,6 @@ def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown(told: str, warehouse
     assert not isinstance(_translated(ConnectionError(told), False, warehouse), OutcomeUnknown)
 
 
-@pytest.mark.rule("R10")
 @pytest.mark.parametrize(
     ("severity", "code", "unknown"),
     [
