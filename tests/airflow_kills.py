@@ -25,10 +25,7 @@ STARTED_SECONDS = 300
 # What Airflow looks at before it takes somebody for dead. It waits for as long as its configuration says; tests do not.
 AN_HOUR_AGO = {
     "worker": "UPDATE task_instance SET last_heartbeat_at = last_heartbeat_at - interval '1 hour' WHERE state = 'running'",
-    **{
-        component: f"UPDATE job SET latest_heartbeat = latest_heartbeat - interval '1 hour' WHERE job_type = '{job}'"
-        for component, job in {"scheduler": "SchedulerJob", "triggerer": "TriggererJob"}.items()
-    },
+    "triggerer": "UPDATE job SET latest_heartbeat = latest_heartbeat - interval '1 hour' WHERE job_type = 'TriggererJob'",
 }
 At = dict[str, int]
 
@@ -79,15 +76,6 @@ class Kills(Years):
             self.until_at(COMMIT)
             yield years
 
-    @contextmanager
-    def one_waits_for_another(self, first: int) -> Iterator[At]:
-        """Context manager. A run is in the middle of its emission, and the next year's waits deferred, until the block ends."""
-        years = {EMIT: first, DEFERRED: first + 1}
-        with self.held(emission(first)):
-            self.begin(first, emission(first))
-            self.defer(years[DEFERRED])
-            yield years
-
     def begin(self, year: int, place: str) -> None:
         """Start the run of a year, and wait until it is held."""
         self.trigger_year(year)
@@ -109,18 +97,12 @@ class Kills(Years):
         found = self.stack.sql(f"SELECT interval_start, txid FROM report.batches WHERE {of}")
         return {start.year: txid for start, txid in found}
 
-    def workers(self, many: int = len(TASKS)) -> list[Worker]:
-        """The workers that are at work, so many."""
+    def workers(self) -> list[Worker]:
+        """The workers that are at work, one for each task."""
         with session(self.database) as ask:
             found = [Worker.of(pid) for (pid,) in ask("SELECT pid FROM task_instance WHERE state = 'running'")]
-        assert len(found) == many
+        assert len(found) == len(TASKS)
         return found
-
-    def state_kept(self, year: int, task: str) -> str:
-        """The state of a task as Airflow's database has it, also while no API server answers."""
-        with session(self.database) as ask:
-            ((state,),) = ask(f"SELECT state FROM task_instance WHERE run_id = '{year}' AND task_id = '{task}'")
-        return str(state)
 
     def kill_workers(self) -> None:
         """Kill the workers at work, each with its task; what is below has to end by itself."""
@@ -133,17 +115,15 @@ class Kills(Years):
         until(lambda: not living(below), "the driver outlives its task")
         self.an_hour_goes_by("worker")
 
-    def kill(self, component: str, *, alone: bool = False) -> list[psutil.Process]:
-        """Kill a component, and what is below, as the end of a container does, unless `alone`; return what was below."""
+    def kill(self, component: str) -> None:
+        """Kill a component, and what is below, as the end of a container does."""
         process = self.stack.airflow._processes[component]
         below = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.wait()
-        if not alone:
-            kill_all(below)
+        kill_all(below)
         if component in AN_HOUR_AGO:
             self.an_hour_goes_by(component)
-        return below
 
     def an_hour_goes_by(self, of: str) -> None:
         """As if somebody had shown no sign of life for an hour."""
@@ -159,19 +139,6 @@ class Kills(Years):
             for each in components:
                 airflow._processes[each] = airflow._spawn(each, COMPONENTS[each], airflow._process_environment())
             airflow._wait_until_healthy(time.monotonic() + STARTED_SECONDS)
-
-    @contextmanager
-    def begin_again(self, years: At) -> Iterator[None]:
-        """Context manager. Wait in the end until another try is in the middle of each task."""
-        places = (LAST, emission(years[EMIT]), FIRST)
-        for place in places:
-            self._at(place).unlink()
-        yield
-        for place in places:
-            until(self._at(place).exists, f"{place} does not begin again")
-        run_id = str(years[COMMIT])
-        until(lambda: self.stack.tries(self.dag, run_id)[COMMIT] == 2, f"{COMMIT} does not begin again")
-        until(lambda: self.state(run_id, COMMIT) == "running", f"{COMMIT} does not begin again")
 
     def assert_gone_on(self, years: At, planned: dict[int, int], tries: int) -> None:
         """The runs are green with the txids that they had. A task at work had so many tries, any other has one."""

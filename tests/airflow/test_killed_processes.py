@@ -8,17 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
-from airflow_kills import EMIT, Kills, emission, kill_all, living
+from airflow_kills import Kills
 from airflow_support import QUIET, Stack
-from airflow_years import GREEN, MARKED_FAILED
 from outages import Outage
-from support import until
 
 from txbatch import settings
 from txbatch.local.airflow import LocalAirflow
@@ -77,52 +74,3 @@ def test_a_triggerer_and_an_api_server_that_are_killed_cost_no_try(kills: Kills)
             kills.kill(component)
         kills.start_again("api-server", "triggerer")
     kills.assert_gone_on(years, planned, tries=1)
-
-
-@pytest.mark.rule("R5", "R8", "R10")
-def test_tasks_of_a_scheduler_that_is_killed_are_begun_again_by_the_next_one(kills: Kills) -> None:
-    """It alone: its workers go on, until they hear that their tries are over. So two tries of each task are at work."""
-    with kills.at_each_task(1960) as years:
-        planned, workers = kills.planned(), kills.workers()
-        with kills.begin_again(years):
-            left = kills.kill("scheduler", alone=True)
-            kills.start_again("scheduler")
-        until(lambda: not living(each.task for each in workers), "a task of the killed scheduler goes on")
-    kill_all(left)
-    kills.assert_gone_on(years, planned, tries=2)
-
-
-@pytest.mark.rule("R5")
-def test_a_run_that_no_api_server_answered_for_long_is_red_and_goes_on_once_it_is_cleared(kills: Kills) -> None:
-    """Airflow takes its task for dead, and no worker can begin another try: all of them are used up."""
-    year, run_id = 1970, "1970"
-    with kills.held(emission(year)):
-        kills.begin(year, emission(year))
-        (worker,) = kills.workers(1)
-        kills.kill("api-server")
-        kills.an_hour_goes_by("worker")
-        until(lambda: kills.state_kept(year, EMIT) == "failed", "tries without an API server do not end")
-        kills.start_again("api-server")
-        assert kills.end(run_id)[0] == "failed"
-        until(lambda: not living([worker.task]), "the task goes on")
-    note = kills.note(run_id)
-    assert note.startswith(MARKED_FAILED.format(EMIT)), note
-    assert kills.statuses()[kills.planned()[year]] == "planned"
-    kills.stack.api.clear_run(kills.dag, run_id)
-    assert kills.end(run_id) == GREEN
-    assert kills.note(run_id) == kills.told(year, 2)
-    kills.assert_counted_once()
-
-
-@pytest.mark.rule("R5", "R8", "R10")
-def test_an_airflow_of_which_all_is_killed_goes_on_after_the_next_start(kills: Kills) -> None:
-    """Within a minute: first Airflow takes the scheduler before for dead. It is the last test, as the URL is another one."""
-    airflow = kills.stack.airflow
-    with kills.one_waits_for_another(1975) as years:
-        planned = kills.planned()
-        kill_all(airflow.processes())
-        airflow.stop()
-    airflow.start()
-    with AirflowButtons.of(airflow) as api:
-        again = replace(kills, stack=replace(kills.stack, api=api))
-        again.assert_gone_on(years, planned, tries=2)

@@ -48,12 +48,6 @@ def test_files_that_have_not_changed_are_seldom_parsed(tmp_path: Path) -> None:
     assert not config.has_option("dag_processor", "file_parsing_sort_mode")
 
 
-def test_tasks_at_work_when_airflow_was_stopped_are_looked_for_often(tmp_path: Path) -> None:
-    """By default every five minutes; until then they stand as running, and nobody works on them."""
-    write(tmp_path, 8080)
-    assert config_of(tmp_path).getint("scheduler", "orphaned_tasks_check_interval") == 15
-
-
 def airflow(monkeypatch: pytest.MonkeyPatch, version: str, driver: str | None) -> None:
     found = {"apache-airflow-core": version, "psycopg": driver}
     monkeypatch.setattr(fit, "installed", found.get)

@@ -68,12 +68,7 @@ def _settings(home: Path, url: str) -> dict[str, dict[str, str]]:
             "hostname_callable": "builtins.str",
         },
         "api": {"host": host, "port": port, "base_url": url, "workers": "1"},
-        "scheduler": {
-            "scheduler_idle_sleep_time": "0.25",
-            "task_instance_heartbeat_timeout": "60",
-            # Tasks at work when Airflow was stopped begin again half a minute later; by default, after five minutes.
-            "orphaned_tasks_check_interval": "15",
-        },
+        "scheduler": {"scheduler_idle_sleep_time": "0.25", "task_instance_heartbeat_timeout": "60"},
         # A changed file is parsed at once, regardless of its last parse; by default, every half a minute.
         "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "300"},
         "logging": {
