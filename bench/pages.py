@@ -183,7 +183,7 @@ def _asking(url: str) -> Iterator[Callable[[str], Any]]:
 
     app = create_app(database=lambda: (url, "the ledger of the bench"))
     app.dependency_overrides |= {airflow_auth.readable: _named, get_user: lambda: None}
-    told = {"dags": lambda _: {}, "may": lambda *_: True, "show_values": lambda: True}
+    told: dict[str, Any] = {"dags": lambda _: {}, "may": lambda *_: True, "show_values": lambda: True}
     with patch.multiple(airflow_auth, **told), TestClient(app) as client:
         yield client.get
 
