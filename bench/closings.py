@@ -17,8 +17,9 @@ from txbatch.core.state.state import OpaqueState
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.session_window import session_window
 from txbatch.core.windows.window import window
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.schema.state_tables import PARTITION_TXIDS, create_partition
 from txbatch.postgres.upstream.upstream import PostgresUpstream

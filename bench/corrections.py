@@ -18,8 +18,9 @@ from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch.core.batch.transaction import Restate, Run
 from txbatch.postgres.corrections.retention import Retention
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.schema.state_tables import PARTITION_TXIDS, create_partition
 from txbatch.storage import parquet

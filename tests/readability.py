@@ -1,18 +1,14 @@
 """How a page reads: lengths of sentences, marks, words to the reader, words that point at no one, examples.
 
-`python tests/readability.py` prints the figures of all pages, and writes `readability.json`: the pages that miss a target, with
-the figures that miss. A page that meets its targets leaves the list for good.
+`python tests/readability.py` prints the figures of all pages.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXCEPTIONS = Path(__file__).with_suffix(".json")
 # The words of the protocol, decisions and what is generated keep their own voice.
 LEFT_OUT = ("docs/rules.md", "docs/errors.md", "docs/adr/", "docs/reference/")
 # The most that a page may have; shares in per cent, counts for each thousand words.
@@ -28,8 +24,6 @@ MOST = {
 # The least, of pages that lead a reader through a task.
 LEAST = {"you": 10.0, "code blocks": 10.0}
 TASKS = ("README.md", "docs/tutorial/", "docs/build/", "docs/run/")
-# A figure in the list may be worse by this share of itself: a page takes a correction without a new list.
-SLACK = 0.02
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}.*\n)(?: {4}.*\n|\n(?= {4}))*", re.MULTILINE)
@@ -95,11 +89,6 @@ def missed(page: str, figures: dict[str, float]) -> dict[str, float]:
     return over | {name: figures[name] for name, least in LEAST.items() if figures[name] < least}
 
 
-def no_worse(name: str, now: float, listed: float) -> bool:
-    """True if a figure is as good as the list has it, but for a little."""
-    return now <= listed * (1 + SLACK) if name in MOST else now >= listed * (1 - SLACK)
-
-
 def pages() -> dict[str, str]:
     """Return the pages that are written by hand, by path."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -107,22 +96,14 @@ def pages() -> dict[str, str]:
     return {page: file.read_text(encoding="utf-8") for page, file in named.items() if not page.startswith(LEFT_OUT)}
 
 
-def listed() -> dict[str, dict[str, float]]:
-    """Return the pages of the list, each with the figures that miss a target."""
-    found: dict[str, dict[str, float]] = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
-    return found
-
-
 def main() -> None:
-    """Print the figures, and write the list."""
+    """Print the figures."""
     figures = {page: measure(text) for page, text in pages().items()}
     names = (*MOST, *LEAST)
     print("".join(f"{name:>25}" for name in names))
     for page, found in figures.items():
         print("".join(f"{found[name]:>25}" for name in names), page)
-    exceptions = {page: found for page, each in figures.items() if (found := missed(page, each))}
-    EXCEPTIONS.write_text(json.dumps(exceptions, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -21,7 +21,8 @@ from txbatch.core.topology.topology import Topology
 from txbatch.direct.queries import answers
 from txbatch.launch.job_search import jobs_above
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.reading.multi_get import look_up, multi_get
 

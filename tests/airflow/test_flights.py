@@ -17,7 +17,7 @@ import pytest
 from airflow_support import TASKS, Stack
 from support import until
 
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.timeout(900)

@@ -11,7 +11,7 @@ import pytest
 from airflow_support import TASKS, Shown, Stack
 
 from txbatch.local.airflow_api import AirflowApiError
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.timeout(600)

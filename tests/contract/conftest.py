@@ -29,9 +29,9 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention
 from txbatch.postgres.corrections.window_retention import PostgresWindows
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.testing import LocalTopology

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from readability import LEAST, MOST, code_blocks, listed, measure, missed, no_worse, pages, sentences
+from readability import LEAST, MOST, code_blocks, measure, missed, pages, sentences
 
 PAGES = pages()
-LISTED = listed()
-# As the list begins: it only shrinks.
-LISTED_MAX = 0
 # They lead to the pages that have a task or a subject.
 DOORS = ("README.md", "docs/index.md", "docs/build/index.md")
 BEGINNING = re.compile(r"# .+\n\nAfter th(?:is page|ese \w+) .*\bYou need\b", re.DOTALL)
@@ -35,25 +32,13 @@ more = code
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_meets_its_targets_or_is_no_worse_than_listed(page: str) -> None:
-    known, found = LISTED.get(page, {}), missed(page, measure(PAGES[page]))
-    worse = {name: each for name, each in found.items() if name not in known or not no_worse(name, each, known[name])}
-    assert worse == {}, f"at most {MOST}, at least {LEAST}; the list has {known}"
+def test_a_page_meets_its_targets(page: str) -> None:
+    assert missed(page, measure(PAGES[page])) == {}, f"at most {MOST}, at least {LEAST}"
 
 
-@pytest.mark.parametrize("page", [each for each in PAGES if each not in (*LISTED, *DOORS)])
+@pytest.mark.parametrize("page", [each for each in PAGES if each not in DOORS])
 def test_a_page_begins_with_what_you_can_do_after_it_and_what_you_need_before_it(page: str) -> None:
     assert BEGINNING.match(PAGES[page].partition("\n## ")[0])
-
-
-def test_no_page_of_the_list_meets_its_targets() -> None:
-    """A page that is rewritten leaves the list: `python tests/readability.py` takes it out, and those that are gone."""
-    good = [page for page in LISTED if page in PAGES and not missed(page, measure(PAGES[page]))]
-    assert good == []
-
-
-def test_the_list_only_shrinks() -> None:
-    assert len(LISTED) <= LISTED_MAX
 
 
 def test_what_is_counted() -> None:

@@ -531,5 +531,5 @@ def row_of(aggregate: PersistentAggregate, key: tuple[Any, ...], value: Any) -> 
 
 
 def as_transaction_would(error: BaseException) -> BaseException:
-    """The error that `postgres.database.engine.transaction` makes of a driver's error."""
+    """The error that `postgres.database.transaction` makes of a driver's error."""
     return translate(error) if isinstance(error, psycopg2.Error) else error

@@ -19,9 +19,9 @@ from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
 from txbatch.postgres.apart import apart
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables

@@ -15,7 +15,8 @@ from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import resolve_settings, url_of
 from txbatch.orchestration.hook import TxbatchHook
 from txbatch.postgres.apart import apart
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 from txbatch.spouts.tables.connection import dsn
 from txbatch.spouts.topics.client import options_of
 

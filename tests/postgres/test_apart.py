@@ -45,7 +45,8 @@ from txbatch.core.protocol.commit import StatePlan
 from txbatch.embedded import postgres
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
 from txbatch.postgres.corrections.retention import Retention
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 

@@ -31,7 +31,8 @@ from txbatch.core.errors import (
 )
 from txbatch.core.protocol import coordinator
 from txbatch.postgres.database import engine as engine_module
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 
 

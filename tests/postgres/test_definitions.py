@@ -12,7 +12,7 @@ from support import ListSpout, LogSpout, word_count
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.definition.digest import definition_digest
 from txbatch.core.errors import SchemaMismatch, Unavailable, UnknownName
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables

@@ -15,7 +15,8 @@ from txbatch import OpaqueState, Topology
 from txbatch.core.errors import Unavailable
 from txbatch.postgres.apart import apart
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
-from txbatch.postgres.database.engine import run_all, transaction
+from txbatch.postgres.database.engine import run_all
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.schema import report_views
 
 pytestmark = pytest.mark.rule("R21")

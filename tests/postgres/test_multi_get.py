@@ -21,7 +21,7 @@ from txbatch.core.errors import SchemaMismatch, TerminalError, UnknownName
 from txbatch.direct.emitter import partials_of
 from txbatch.direct.queries import answers
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.multi_get import look_up, multi_get
 from txbatch.postgres.schema import state_tables
 from txbatch.reports import Reports

@@ -14,7 +14,8 @@ from source_tables import VARIABLE, shop_in
 from sqlalchemy import make_url
 
 from txbatch.core.errors import DefinitionError
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 
 OLDER = "unsupported startup parameter: options"
 NEWER = "unsupported startup parameter in options: synchronous_commit"

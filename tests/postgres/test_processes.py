@@ -26,7 +26,8 @@ from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, Transact
 from txbatch.core.corrections.rebuild import Rebuild, Swapped
 from txbatch.core.errors import LeaseHeld, OutcomeUnknown, TerminalError, Unavailable
 from txbatch.core.protocol import coordinator
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.tables import batch_lock
 
 TESTS = Path(__file__).parents[1]

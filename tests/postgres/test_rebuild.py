@@ -27,8 +27,8 @@ from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.update import Change
 from txbatch.postgres.corrections import swap
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.migrate import migrations
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.history_reader import HistoryReader
 from txbatch.postgres.schema import state_tables
 

@@ -13,7 +13,7 @@ from support import LogSpout
 from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, TerminalError, Unavailable
 from txbatch.postgres.corrections import definition_changes
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 
 JOB, WHY = "jobs/job.py", "asked for"

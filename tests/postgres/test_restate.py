@@ -21,7 +21,8 @@ from txbatch.core.batch.transaction import Batch, Interval, Restate
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.ledger import Ledger
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.postgres.database.engine import execute, transaction
+from txbatch.postgres.database.engine import execute
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables

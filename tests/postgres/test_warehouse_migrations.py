@@ -14,9 +14,9 @@ from support import LogSpout, word_count
 from txbatch import OpaqueState
 from txbatch.core.errors import NotMigrated, Unavailable
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.migrate import migrations
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 
 pytestmark = pytest.mark.rule("R21")

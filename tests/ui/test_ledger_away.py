@@ -21,8 +21,9 @@ from ui.conftest import READER, Site
 from ui.test_routes import KEY, routes
 
 from txbatch.postgres.database import migrate as migrating
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate, migrations
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.schema import state_tables
 from txbatch.ui import app, reader
 

@@ -13,7 +13,7 @@ from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import UnknownName
 from txbatch.core.text import one_line
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.postgres.tables.batches import unknown_topology

@@ -17,7 +17,8 @@ from txbatch.core.text import one_line
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.tables import batches, definitions
 from txbatch.wiring import open_application, open_rebuilder, open_steps
 

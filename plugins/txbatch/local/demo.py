@@ -33,10 +33,11 @@ from txbatch.local.databases import demo_settings
 from txbatch.local.down import only_up
 from txbatch.local.metadata import metadata_database
 from txbatch.local.signals import unwinding
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.psql import make_reader
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.storage.staging import Staging

@@ -12,7 +12,8 @@ from sqlalchemy import Connection, text
 
 from txbatch.fit import installed
 from txbatch.local.databases import embedded_database
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 
 METADATA = "airflow"
 AIRFLOW_VERSION = installed("apache-airflow-core")

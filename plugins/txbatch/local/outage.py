@@ -33,9 +33,10 @@ from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
 from txbatch.local.kafka_mock import HeldTopic, cluster
 from txbatch.places import in_checkout
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.psql import make_reader
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.schema import state_tables
 from txbatch.run.runner import Runner

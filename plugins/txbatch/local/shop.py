@@ -9,7 +9,8 @@ from sqlalchemy import Connection, make_url, text
 from txbatch import settings
 from txbatch.local.databases import embedded_database
 from txbatch.places import in_checkout
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 from txbatch.spouts.tables import prepare
 from txbatch.spouts.tables.connection import reading, run_all
 from txbatch.spouts.tables.description import describe

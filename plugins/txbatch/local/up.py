@@ -27,9 +27,10 @@ from txbatch.local.processes import memory
 from txbatch.local.shop import SOURCE, ensure_shop
 from txbatch.local.signals import ignore_signals, unwinding
 from txbatch.places import command, in_checkout
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 
 # Unpausing the examples starts nothing: each is triggered, backfilled, or waits for an asset event.
 EXAMPLES = ("sentences", "word_count", "flights", "word_count_consumer", "sales", "sales_by_day")

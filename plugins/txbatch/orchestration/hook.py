@@ -69,9 +69,10 @@ def _held(engine: Engine) -> str:
 
     Raise NotMigrated if the database holds neither, or a ledger of another version.
     """
-    from txbatch.postgres.database.engine import check_server, transaction
+    from txbatch.postgres.database.engine import check_server
     from txbatch.postgres.database.migrate import check_migrated
     from txbatch.postgres.database.queries import query
+    from txbatch.postgres.database.transaction import transaction
 
     with transaction(engine) as connection:
         check_server(connection)

@@ -24,8 +24,9 @@ from txbatch.core.topology.topology import Topology
 from txbatch.ledger.transactions import Transactions
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections import definition_changes as changes
-from txbatch.postgres.database.engine import check_server, transaction
+from txbatch.postgres.database.engine import check_server
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.rows import PostgresRows
 from txbatch.postgres.schema import state_tables
 from txbatch.postgres.tables import batches, definitions, event_time

@@ -98,17 +98,28 @@ class Rebuilder:
         return found
 
     def _count_all(self, rebuild: Rebuild) -> None:
-        ahead = dict[int, Emitted | None]()
+        ahead: EmittedAhead = {}
         while (version := self.rebuilds.next(rebuild)) is not None:
-            job = self.steps.job.now()
-            check_same(rebuild, job.topology, job.code)
+            self._check(rebuild)
             if version.txid not in ahead:
                 ahead = self._emit_ahead(rebuild)
-            if self._count(rebuild, version, ahead.pop(version.txid, None)):
-                log.info("%s: txid %s is counted; %s", rebuild, version.txid, self.rebuilds.progress(rebuild))
+            self._count_on(rebuild, version, ahead)
 
-    def _emit_ahead(self, rebuild: Rebuild) -> dict[int, Emitted | None]:
-        """Emit the next batches by one job, and return the emitted batches by txid; None for a batch to emit by itself.
+    def _check(self, rebuild: Rebuild) -> None:
+        job = self.steps.job.now()
+        check_same(rebuild, job.topology, job.code)
+
+    def _count_on(self, rebuild: Rebuild, version: Batch, ahead: EmittedAhead) -> None:
+        """Count a version, then the versions emitted ahead, up to a replaced version. Take each out of `ahead`."""
+        while self._count(rebuild, version, ahead.pop(version.txid, (version, None))[1]):
+            log.info("%s: txid %s is counted; %s", rebuild, version.txid, self.rebuilds.progress(rebuild))
+            if not ahead:
+                return
+            version, _ = next(iter(ahead.values()))
+            self._check(rebuild)
+
+    def _emit_ahead(self, rebuild: Rebuild) -> EmittedAhead:
+        """Emit the next batches by one job, and return the batches by txid, in order; None for a batch to emit by itself.
 
         Return an empty dict if the next batch cannot be emitted together with the batches behind.
         """
@@ -118,7 +129,11 @@ class Rebuilder:
         log.info("%s: emitting %d batches by one job", rebuild, len(planned))
         plans = {version.txid: (of.plan, version.position) for version, of in planned}
         again = self.emitter.emit_bulk(name, plans)
-        return {version.txid: (of, again[version.txid]) if version.txid in again else None for version, of in planned}
+        found: EmittedAhead = {}
+        for version, of in planned:
+            emitted = again.get(version.txid)
+            found[version.txid] = version, None if emitted is None else (of, emitted)
+        return found
 
     def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
         """Return the next versions, each with its plan, up to the bounds of one job. Stop before a version that does
@@ -175,6 +190,7 @@ class Planned:
 
 
 Emitted = tuple[Planned, Again]
+EmittedAhead = dict[int, tuple[Batch, Emitted | None]]
 
 
 def plan_of(steps: Steps, version: Batch, why: str) -> Planned | None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # A range to read: its label, the partition, the start, the end, and the segments that may hold its records.
 PlannedRange = tuple[str, str, int, int, Sequence[str]]
+# As many as Spark puts into a batch of Arrow; a range is not parted.
+RECORDS_TOGETHER = 10_000
 _COLUMNS = "label: string, partition: string, start: bigint, end: bigint, segments: array<string>"
 
 
@@ -54,16 +56,30 @@ def tasks_of(spark: SparkSession, ranges: Sequence[PlannedRange], partitions: in
 
 
 def read_ranges(nul: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the ranges in each row of `tasks_of`."""
-    import pyarrow as pa
-
-    types, place = (pa.int64(), pa.string(), pa.string()), Place()
+    """Yield the records of the ranges in each row of `tasks_of`. Small ranges go together: each batch of Arrow has its price."""
+    place, columns = Place(), _columns()
     for range_ in (each for batch in batches for row in batch.to_pylist() for each in row["ranges"]):
         records = list(records_of(range_, nul, place))
-        columns: list[list[Any]] = [[offset for offset, _ in records], [line for _, line in records]]
-        columns.append([range_["label"]] * len(records))
-        arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-        yield pa.record_batch(arrays, names=["record_offset", "line", PARTITION_COLUMN])
+        columns[0] += [offset for offset, _ in records]
+        columns[1] += [line for _, line in records]
+        columns[2] += [range_["label"]] * len(records)
+        if len(columns[0]) >= RECORDS_TOGETHER:
+            yield _batch(columns)
+            columns = _columns()
+    if columns[0]:
+        yield _batch(columns)
+
+
+def _columns() -> list[list[Any]]:
+    return [[], [], []]
+
+
+def _batch(columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    types = (pa.int64(), pa.string(), pa.string())
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+    return pa.record_batch(arrays, names=["record_offset", "line", PARTITION_COLUMN])
 
 
 def records_of(range_: Mapping[str, Any], nul: bool, place: Place) -> Iterator[tuple[int, str]]:

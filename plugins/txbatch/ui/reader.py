@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError, TimeoutError
 
 from txbatch import settings
 from txbatch.core.errors import TxbatchError, Unavailable
-from txbatch.postgres.database.engine import connect_to_show, transaction
+from txbatch.postgres.database.engine import connect_to_show
+from txbatch.postgres.database.transaction import transaction
 
 log = logging.getLogger(__name__)
 NAME = "txbatch ui"

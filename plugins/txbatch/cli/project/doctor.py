@@ -20,9 +20,10 @@ from txbatch.fit import check_fit, check_python, describe_postgres, installed
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.places import install
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.grants import check_rights
 from txbatch.postgres.database.migrate import check_migrated, has_ledger, migrations
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.postgres.tables import batches, definitions
 from txbatch.storage.staging import Staging

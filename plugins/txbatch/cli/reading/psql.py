@@ -9,9 +9,10 @@ import click
 from txbatch import settings
 from txbatch.cli.database import chosen_engine, chosen_settings, connected
 from txbatch.cli.printing import errors_told
-from txbatch.postgres.database.engine import check_server, transaction
+from txbatch.postgres.database.engine import check_server
 from txbatch.postgres.database.psql import REPORT
 from txbatch.postgres.database.psql import command as psql_command
+from txbatch.postgres.database.transaction import transaction
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

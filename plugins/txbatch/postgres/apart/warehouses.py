@@ -22,9 +22,10 @@ from txbatch.core.text import one_line
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart import apart
 from txbatch.postgres.apart.apart import StateApart
-from txbatch.postgres.database.engine import connect, hurry, transaction
+from txbatch.postgres.database.engine import connect, hurry
 from txbatch.postgres.database.grants import check_rights_apart
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.state.statements import statements_of
 from txbatch.postgres.tables import batches
 from txbatch.postgres.tables.batch_lock import beating

@@ -24,9 +24,10 @@ from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_past_read
 from txbatch.postgres.corrections import swap
-from txbatch.postgres.database.engine import execute, hurry, transaction
+from txbatch.postgres.database.engine import execute, hurry
 from txbatch.postgres.database.generations import Generation, coming, past
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.schema import state_tables
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import statements_of

@@ -19,10 +19,11 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.rebuild import check, create, write
 from txbatch.postgres.corrections.verify import differs
-from txbatch.postgres.database.engine import execute, transaction
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.generations import Generation
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import batches, definitions
 

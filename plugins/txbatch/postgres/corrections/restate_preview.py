@@ -13,9 +13,10 @@ from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.verify import compared
-from txbatch.postgres.database.engine import execute, transaction
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.database.expressions import listed
 from txbatch.postgres.database.generations import CURRENT, Generation
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import StateStatements, statements_of

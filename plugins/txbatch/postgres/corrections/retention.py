@@ -24,9 +24,10 @@ from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import quarantine_name
 from txbatch.core.upstream.readers import held
-from txbatch.postgres.database.engine import execute, transaction
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.database.expressions import listed, pg_text
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.schema.state_tables import PARTITION_TXIDS
 from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.folds import Folds

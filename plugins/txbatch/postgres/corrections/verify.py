@@ -29,9 +29,10 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate, Valu
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections import audit as auditor
-from txbatch.postgres.database.engine import execute, transaction
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.statements import StateStatements, statements_of
 from txbatch.postgres.state.writer import StateWriter

@@ -18,9 +18,9 @@ from txbatch.core.definition.keep_policy import stored_windows
 from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.windows.watermark import BEGIN
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import escape_percent, listed, pg_name
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import batches as rows
 from txbatch.postgres.tables import event_time

@@ -1,4 +1,4 @@
-"""Connections: txbatch's session settings. `transaction` is of the module `transaction`."""
+"""Connections: txbatch's session settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from txbatch.core.errors import InvalidSetting
 from txbatch.postgres.database import pooler
-from txbatch.postgres.database.transaction import transaction as transaction
 from txbatch.postgres.database.url import no_url, parse
 
 # So long the swap waits for each lock, and whoever came after it waits for the swap.

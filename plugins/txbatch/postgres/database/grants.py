@@ -17,9 +17,10 @@ from txbatch.core.errors import (
 )
 from txbatch.core.text import one_line
 from txbatch.postgres.database.driver_errors import granted_by
-from txbatch.postgres.database.engine import check_server, place, transaction
+from txbatch.postgres.database.engine import check_server, place
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text
 from txbatch.postgres.database.queries import query, sql_root
+from txbatch.postgres.database.transaction import transaction
 
 # What ends a body in sql/grants/: no name may hold it. PostgreSQL takes the first two for everybody and nobody, quoted or not.
 _BODY = "$grants$"

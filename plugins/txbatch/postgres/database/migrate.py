@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Engine
 from txbatch.core.errors import NotMigrated, SchemaMismatch
 from txbatch.core.state.state import REPORTS
 from txbatch.core.text import list_numbers
-from txbatch.postgres.database.engine import check_server, place, transaction, unless_made
+from txbatch.postgres.database.engine import check_server, place, unless_made
 from txbatch.postgres.database.queries import query, sql_root
+from txbatch.postgres.database.transaction import transaction
 
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 

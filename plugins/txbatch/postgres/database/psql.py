@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 
 from txbatch.core.errors import InvalidSetting
 from txbatch.embedded import postgres
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.queries import sql_root
+from txbatch.postgres.database.transaction import transaction
 
 REPORT = "report"
 READ_ONLY = "-c default_transaction_read_only=on"

@@ -7,7 +7,8 @@ import re
 from sqlalchemy import text
 
 from txbatch.core.errors import OutcomeUnknown, TransientError, TxbatchError
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.transaction import transaction
 
 # The words of the server, or of a pooler, for a refused login, and the words of libpq without a password or a certificate.
 # The driver tells no SQLSTATE of a refused session. A server of another language, and any other word, counts as away.

@@ -15,8 +15,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from txbatch.postgres.database.driver_errors import translate
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.driver_errors import message_of
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import escape_percent, listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.reading.ledger_reader import LedgerReader, Rows, answered, checked_key, key_type, keys_listed
 from txbatch.postgres.schema.python_history import PythonHistory
 from txbatch.postgres.state.folds import Folds

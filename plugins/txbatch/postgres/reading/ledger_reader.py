@@ -19,9 +19,9 @@ from txbatch.core.protocol.lookback import LatePosition, outstanding
 from txbatch.core.text import how_many
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.driver_errors import message_of
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import escape_percent, pg_name, select_all, sql_type
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.tables import came_late
 from txbatch.postgres.tables.batches import unknown_topology
 

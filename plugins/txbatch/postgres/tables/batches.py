@@ -149,8 +149,8 @@ def version(connection: Connection, topology: str, txid: int) -> PositionVersion
     )
     again = None if counted is None else rebuilt(topology, counted)
     plan, read = (None, read_by(connection, current)) if again is None else again
-    left = windows_left(connection, topology)
-    return PositionVersion(asked, first, current, read, read_by(connection, first), horizon, plan, left)
+    read_first = read if first.txid == current.txid and plan is None else read_by(connection, first)
+    return PositionVersion(asked, first, current, read, read_first, horizon, plan, windows_left(connection, topology))
 
 
 def windows_left(connection: Connection, topology: str) -> dict[str, Left]:

@@ -27,10 +27,10 @@ from txbatch.core.upstream.ranges import (
     replaced_with,
 )
 from txbatch.core.upstream.upstream import UpstreamReader, check_asked, check_dated, check_merged, unknown_state
-from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import escape_percent, pg_name
 from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.schema.closings import closings_name
 from txbatch.postgres.upstream.as_of import AsOf, shown_names, streamed
 

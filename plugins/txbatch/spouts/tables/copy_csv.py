@@ -6,7 +6,7 @@ PostgreSQL sends a row at a time. Rows are gathered into chunks, a thread ahead 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Full, Queue
@@ -99,7 +99,7 @@ class Copy:
     def _batch(self, rows: Sequence[bytes]) -> pa.RecordBatch:
         import pyarrow as pa
 
-        arrays = _csv(b"".join(rows), self._names, list(map(_parsed_as, self.fields)))
+        arrays = _csv(rows, self._names, list(map(_parsed_as, self.fields)))
         columns = [
             _unhexed(array) if of.type == "binary" else array for array, of in zip(arrays, self.fields, strict=True)
         ]
@@ -114,7 +114,7 @@ class Copy:
         names = self._names
         if row is None:
             return BadRecord(f"{self.table} (source {self.source!r}): {error}; declare the field a string")
-        values = _csv(row, names, [_text_type()] * len(names))
+        values = _csv([row], names, [_text_type()] * len(names))
         told = {name: array[0].as_py() for name, array in zip(names, values, strict=True)}
         where = ", ".join(f"{name}={_shown(told[name])}" for name in self.key if name in told)
         bad = next((each for each in self.fields if self._misfits(each, told[each.name])), self.fields[0])
@@ -158,13 +158,16 @@ def copied(session: Session, query: str) -> Iterator[list[bytes]]:
 
 
 class _Chunks:
-    """A file that COPY writes rows to in one thread, and another thread takes chunks of rows from."""
+    """A file that COPY writes rows to in one thread, and another thread takes chunks of rows from. `write` takes a row."""
 
     def __init__(self) -> None:
         self.stopped = False
         self._ready: Queue[list[bytes] | BaseException] = Queue(_CHUNKS_AHEAD)
         self._rows: list[bytes] = []
-        self._bytes = 0
+        gathering = self._gathering()
+        next(gathering)
+        # PostgreSQL sends each row alone. A generator takes a row in half the time of a method.
+        self.write: Callable[[bytes], None] = gathering.send
 
     def fill(self, session: Session, query: str) -> None:
         """Copy to the end; then put the last chunk, and an empty chunk or the error."""
@@ -177,13 +180,17 @@ class _Chunks:
             with suppress(InterruptedError):
                 self._put(error)
 
-    def write(self, row: bytes) -> None:
-        """Take a row."""
-        self._rows.append(row)
-        self._bytes += len(row)
-        if self._bytes >= CHUNK_BYTES:
-            self._put(self._rows)
-            self._rows, self._bytes = [], 0
+    def _gathering(self) -> Generator[None, bytes, None]:
+        """Gather the rows sent into chunks, and put each full chunk."""
+        rows, size = self._rows, 0
+        while True:
+            row = yield
+            rows.append(row)
+            size += len(row)
+            if size >= CHUNK_BYTES:
+                self._put(rows)
+                rows, size = [], 0
+                self._rows = rows
 
     def get(self) -> list[bytes]:
         """Return the next chunk; an empty chunk at the end. Raise the error of the COPY."""
@@ -200,14 +207,15 @@ class _Chunks:
         raise InterruptedError("nobody reads on")
 
 
-def _csv(data: bytes, names: Sequence[str], types: Sequence[Any]) -> list[pa.Array]:
+def _csv(rows: Sequence[bytes], names: Sequence[str], types: Sequence[Any]) -> list[pa.Array]:
     """Return the columns of CSV as PostgreSQL writes CSV: an empty value is null, a quoted empty value is empty text."""
     import pyarrow as pa
     from pyarrow import csv
 
+    data = b"".join([_MARK, *rows])
     table = csv.read_csv(
-        pa.BufferReader(_MARK + data),
-        csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(_MARK) + len(data) + 1),
+        pa.BufferReader(data),
+        csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(data) + 1),
         # A row of a single null is an empty line.
         csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         csv.ConvertOptions(
@@ -219,7 +227,7 @@ def _csv(data: bytes, names: Sequence[str], types: Sequence[Any]) -> list[pa.Arr
             quoted_strings_can_be_null=False,
         ),
     )
-    return [column.combine_chunks() for column in table.columns]
+    return [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
 
 
 def _parsed_as(field: Field) -> pa.DataType:
