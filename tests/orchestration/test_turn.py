@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,42 @@ def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
     given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
     over = told_with_airflow(PROGRAM, str(3 * slowness()), *CASES, folder=tmp_path, **given)
     assert over == {name: over for name, (*_, over) in CASES.items()}
+
+
+STORED = """
+import asyncio, json, sys
+from importlib import import_module
+from txbatch.orchestration import trigger
+
+trigger.MARGIN_SECONDS = trigger.POLL_SECONDS = 0.1
+
+async def event(path, arguments):
+    module, _, name = path.rpartition(".")
+    resumed = getattr(import_module(module), name)(**arguments)
+    assert resumed.serialize() == (path, arguments)
+    return (await anext(resumed.run())).payload
+
+print(json.dumps([asyncio.run(event(*each)) for each in json.loads(sys.argv[1])]))
+"""
+# What txbatch 0.1.0 left in Airflow's own database for deferred tasks. Never change these: such tasks may wait still.
+OF_EARLIER_VERSION = [
+    ("TurnTrigger", {"topology": "stored", "txid": 1, "run": "four", "own": None, "seconds": 60.0}),
+    ("TurnTrigger", {"topology": "stored", "txid": 1, "run": "three", "own": 3, "seconds": 60.0}),
+    ("EmissionTrigger", {"topology": "stored", "txid": 3, "run": "three", "own": 3, "seconds": 60.0}),
+    ("AskAgainTrigger", {"seconds": 0.1}),
+]
+
+
+def test_a_task_that_an_earlier_version_deferred_comes_back(engine: Engine, postgres_url: str, tmp_path: Path) -> None:
+    """Airflow has stored the place of the trigger and its arguments: they are part of what an upgrade keeps."""
+    three = Three(engine, "stored")
+    three.commit(1)
+    three.commit(2)
+    stored = json.dumps([(f"txbatch.orchestration.trigger.{name}", of) for name, of in OF_EARLIER_VERSION])
+    given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
+    told = [{"txid": 1}, {"txid": 1}, {"txid": 3}, {}]
+    events = told_with_airflow(STORED, stored, folder=tmp_path, **given)
+    assert events == [{**each, "txbatch": __version__} for each in told]
 
 
 MOMENT = """
