@@ -225,7 +225,7 @@ def test_a_deleted_run_whose_batch_is_committed_is_found_by_the_next_one(years: 
     years.stack.api.delete_run(DAG, "first")
     years.trigger("first", 2000)
     assert years.end("first") == ("success", dict.fromkeys(TASKS, "skipped"))
-    assert years.note("first").startswith(f"txbatch: already committed as txid {years.txid(2000)}, ")
+    assert years.note("first").startswith(f"txbatch: already committed as txid {years.txid(2000)}; ")
     assert years.stack.snapshot(DAG) == before
 
 

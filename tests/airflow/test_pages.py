@@ -101,6 +101,15 @@ def look_as_viewer(watched: Watched, days: Days) -> None:
     assert refused == 403
 
 
+def a_viewer_sees(browser: Browser, days: Days, query: str, picture: str, *told: str) -> None:
+    """On a phone, in the dark, a viewer is told the same, and no act can be begun."""
+    with seen_by(browser, days, "viewer", viewport=PHONE, color_scheme="dark") as watched:
+        watched.go(days.page(query))
+        step(watched, picture, *told)
+        begun = [said(each) for each in watched.page.locator("button:enabled").all()]
+        assert [each for each in begun if each.endswith("…")] == []
+
+
 @pytest.mark.whole
 def test_a_damaged_file_is_seen_taken_away_given_up_and_counted_without_a_shell(days: Days, browser: Browser) -> None:
     stack, damaged, behind = days.stack, day(5), day(6)
@@ -116,6 +125,7 @@ def test_a_damaged_file_is_seen_taken_away_given_up_and_counted_without_a_shell(
         step(watched, "21 damaged", "1 fails", error, f"for txid {txid}")
         watched.press("Explain TX301")
         answered(watched, "22 explained", "Is any number wrong?", "Mend the source", focus="Close")
+        a_viewer_sees(browser, days, "", "28 a viewer sees it fail", "1 fails", error, f"for txid {txid}")
         (days.files / "2013-01-05.csv").unlink()
         watched.go(days.page(f"&page=batch&txid={txid}"))
         watched.press("Give up…")
@@ -123,7 +133,9 @@ def test_a_damaged_file_is_seen_taken_away_given_up_and_counted_without_a_shell(
         watched.page.keyboard.type("its file is damaged")
         watched.press("Give up")
         answered(watched, "23 given up", f"txid {txid} is aborted, and its interval is free", focus="Give up")
-        step(watched, "24 after that", "It was given up and counts nothing", "its file is damaged")
+        given_up = "It was given up and counts nothing", "its file is damaged"
+        step(watched, "24 after that", *given_up)
+        a_viewer_sees(browser, days, f"&page=batch&txid={txid}", "29 a viewer sees it given up", *given_up)
         assert stack.end("days", "behind")[0] == "success"
         days.put(5, "B6,JFK,8", "UA,EWR,5")
         watched.go(days.page("&page=completeness"))
@@ -142,6 +154,7 @@ def test_a_paused_dag_and_a_ledger_away_are_told_where_they_are_met(days: Days, 
         stack.api.pause("days")
         watched.go(days.page())
         step(watched, "31 paused", "the DAG is paused")
+        a_viewer_sees(browser, days, "", "36 a viewer sees the pause", "the DAG is paused")
         watched.press("Count again…")
         watched.page.keyboard.type("2")
         watched.tab_to("why")

@@ -79,7 +79,7 @@ def test_clearing_a_committed_run_says_so_and_changes_nothing(stack: Stack, show
     assert "already committed as txid 3; nothing is changed" in stack.log("sentences", run, TASKS[0])
     assert stack.snapshot("sentences") == before
     again = 'nothing is changed; to count it again: txbatch restate sentences 3 --why "..."'
-    assert stack.api.dag_run("sentences", run)["note"] == f"txbatch: already committed as {noted}; {again}"
+    assert stack.api.dag_run("sentences", run)["note"] == f"txbatch: already committed as txid 3; {again} | {noted}"
 
 
 @pytest.mark.parametrize("value", [0, "soon", None])

@@ -80,6 +80,8 @@ def test_a_run_counts_late_records_again_after_its_own_commit(made: dict[str, An
     assert made["third"]["note"] == f"txid 3, 2024-01-03 (UTC): 1 record, 1 key, 1 attempt; {again}"
     assert made["third"]["extra"] == {"topology": "days", "txid": 3, "txids": [3, 4, 5], "restates": [1, 2]}
     assert made["cleared"]["told"][0].startswith("already committed as txid 3")
+    head, _, whole = made["cleared"]["note"].partition(" | ")
+    assert (head, whole) == (made["cleared"]["told"][0], "txid 3, 2024-01-03 (UTC): 1 record, 1 key, 1 attempt")
     assert made["cleared"]["extra"] == {}
 
 

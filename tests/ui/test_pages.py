@@ -182,6 +182,21 @@ def test_every_cell_is_reached_by_keys_and_says_a_sentence(
         watched.page.wait_for_selector(".title h2")
 
 
+def test_a_window_without_a_hole_tells_of_a_hole_elsewhere(browser: Browser, examples: Examples) -> None:
+    """Only a page with all intervals tells that all are counted; a link leads to the first hole."""
+    examples.instead["/intervals"] = (200, payload("intervals") | {"gaps": []})
+    with opened(browser, examples.url(f"{FLIGHTS}&page=completeness")) as watched:
+        assert "✓ No hole between the intervals that are shown. 1 hole elsewhere, the first behind 2013-01-12." in (
+            watched.text()
+        )
+        del examples.instead["/intervals"]
+        watched.press("behind 2013-01-12")
+        until(lambda: "Not counted: 2013-01-13" in watched.text())
+        asked = [each for each in examples.asked if "/intervals" in each][-1]
+        assert "from=2012-07-14T05%3A00%3A00Z&to=2013-07-15T05%3A00%3A00Z" in asked
+        assert watched.wrong() == []
+
+
 def test_focus_typed_text_and_scroll_are_kept_over_two_polls(browser: Browser, examples: Examples) -> None:
     """What comes anew is drawn over the old; a turn is one request."""
     with opened(browser, examples.url(FLIGHTS)) as watched:

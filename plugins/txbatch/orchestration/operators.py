@@ -181,9 +181,12 @@ class InitializeTransactionOperator(TransactionOperator):
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
-            which = ":" if batch.kind is BatchKind.RESTATE else " as"
-            note = f"already committed{which} {self.counted(steps, batch, waiting.context)}; {told}"
-            self.skip(f"already committed as txid {batch.txid}; {told}", waiting, note)
+            line, counted = (
+                f"already committed as txid {batch.txid}; {told}",
+                self.counted(steps, batch, waiting.context),
+            )
+            restated = batch.kind is BatchKind.RESTATE
+            self.skip(line, waiting, f"already committed: {counted}; {told}" if restated else f"{line} | {counted}")
         return {"topology": batch.topology, "txid": batch.txid}
 
     def give_up(self, steps: Steps, run: Run, waiting: Waiting) -> NoReturn:

@@ -7,7 +7,7 @@ import { h } from "./dom.js";
 import { grid } from "./grid.js";
 import { may } from "./header.js";
 import { button, inside, shown, txidLink, well } from "./pieces.js";
-import { covers, digits, hours, many, unit, zoneOf } from "./words.js";
+import { covers, digits, hours, many, unit, upTo, zoneOf } from "./words.js";
 
 const DAY = 86400000;
 // Intervals of a day or more are shown for a year at once: the route answers for at most 400 days.
@@ -57,13 +57,32 @@ function found(view, data) {
     windows(view, data),
     h("p", { class: "quiet" }, summary(data)),
     calendar(view, data, open),
-    gaps.length ? holes(view, gaps, data.zone, open) : well(noHole(intervals, data.more)),
+    gaps.length ? holes(view, gaps, data.zone, open) : [well(noHole(data)), elsewhere(view, data)],
   ];
 }
 
-function noHole(intervals, more) {
-  if (more) return "No hole between the intervals that are shown.";
-  return intervals.length ? "No hole: every interval between the first and the last is counted." : "No hole is in this window.";
+function noHole(data) {
+  if (!data.intervals.length) return "No hole is in this window.";
+  if (whole(data)) return "No hole: every interval between the first and the last is counted.";
+  return "No hole between the intervals that are shown.";
+}
+
+// What is shown is all that is counted.
+function whole({ span, more }) {
+  return !more && Date.parse(span.start) <= Date.parse(span.first) && Date.parse(span.end) >= Date.parse(span.last);
+}
+
+function elsewhere({ topology, one }, data) {
+  const { gaps, whole_to: first, zone } = one.topology;
+  if (!gaps || !first || whole(data)) return null;
+  const [at, half] = [Date.parse(first), (days(data) * DAY) / 2];
+  const where = { from: iso(at - half), to: iso(at + half) };
+  const to = inside(href(topology, "completeness", where), {}, `behind ${upTo(first, zone)}`);
+  return h("p", { class: "ill" }, `${many(gaps, "hole")} elsewhere, the first `, to, ".");
+}
+
+function days({ intervals }) {
+  return intervals.length && hours(intervals[0].start, intervals[0].end) > LONG_HOURS ? WIDE_DAYS : NARROW_DAYS;
 }
 
 function summary({ intervals, gaps, more }) {
@@ -76,11 +95,11 @@ function name(intervals) {
   return intervals.length === 1 ? words.replace(/s$/, "") : words;
 }
 
-function windows({ topology, address }, { span, intervals }) {
-  const days = intervals.length && hours(intervals[0].start, intervals[0].end) > LONG_HOURS ? WIDE_DAYS : NARROW_DAYS;
-  const [start, end] = [Date.parse(span.start), Date.parse(span.end)];
-  const older = start > Date.parse(span.first) && { from: iso(start - days * DAY), to: iso(start) };
-  const newer = end < Date.parse(span.last) && { from: iso(end), to: iso(end + days * DAY) };
+function windows({ topology, address }, data) {
+  const { span } = data;
+  const [start, end, length] = [Date.parse(span.start), Date.parse(span.end), days(data) * DAY];
+  const older = start > Date.parse(span.first) && { from: iso(start - length), to: iso(start) };
+  const newer = end < Date.parse(span.last) && { from: iso(end), to: iso(end + length) };
   const to = (where, words) => where && inside(href(topology, "completeness", where), { class: "button" }, words);
   return h("p", { class: "pager" }, to(older, "Earlier"), to(newer, "Later"), address.from && to({}, "Newest"));
 }
