@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from refusals import check_refusal
 
 import txbatch
 from txbatch.core import naming
@@ -88,6 +89,18 @@ def test_a_damaged_file_is_named_and_no_retry_can_help(cause: str, why: str) -> 
     assert isinstance(error, DamagedFile)
     assert error.text.startswith(f"/in/a b/x.parquet cannot be read ({why}")
     assert str(error).endswith("); write it again")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/in/a b/x.parquet at 0 exp: 236163137 got: 680844559",
+        "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/in/a b/x.parquet at 3072",
+    ],
+)
+def test_a_checksum_beside_a_file_that_was_replaced_is_named(cause: str) -> None:
+    """Spark leaves such sums, hidden, beside the files that it writes; what replaces a file leaves the sum there."""
+    check_refusal(in_our_words(unread(cause)), "TX302", "/in/a b/x.parquet", ".x.parquet.crc")
 
 
 @pytest.mark.parametrize(

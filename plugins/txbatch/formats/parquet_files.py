@@ -19,7 +19,7 @@ from txbatch.arrow import arrow_type
 from txbatch.core.errors import AmbiguousFiles, BadRecord, BadText, OutOfRange
 from txbatch.core.records.fields import INTEGER_TYPES, Field
 from txbatch.core.records.sql import spark_name
-from txbatch.formats import parquet_schema
+from txbatch.formats import old_calendar, parquet_schema
 from txbatch.formats.folders import NOWHERE, FolderTimes, not_of_folder, outside
 from txbatch.formats.listing import check_size, escaped, relative_path
 from txbatch.formats.misfit import BadValue, describe_value
@@ -214,6 +214,7 @@ def read_batches(
     missing = (field for field in fields if field not in own)
     given = {field.name: missing_value(name, field, folder, options) for field in missing}
     int96 = [field.name for field in own if parquet_schema.int96(file, field)]
+    old = old_calendar.old(file.metadata.metadata)
     # Arrow reads INT96 as nanoseconds, from 1678 to 2262, or as microseconds, cut: refused unless both say the same.
     source = opened(path, coerce_int96_timestamp_unit="us") if int96 else file
     nanoseconds = file.iter_batches(_BATCH_ROWS, columns=int96) if int96 else repeat(None)
@@ -230,12 +231,22 @@ def read_batches(
                     raise OutOfRange(
                         f"{path}: the column {field.name!r} holds times before 1678 or after 2261 as INT96; {WAY_OUT}"
                     )
+                if field.type in old:
+                    column = _in_our_calendar(path, field, column)
                 if held[field.name] is not NOWHERE:
                     _check_agrees(path, field, column, held[field.name])
                 columns.append(column)
             batch = pa.record_batch(columns, names=[field.name for field in fields])
             _check_folder_time(folder, name, batch, options, time)
             yield batch
+
+
+def _in_our_calendar(path: Path, field: Field, column: pa.Array) -> pa.Array:
+    try:
+        return old_calendar.in_our_calendar(column, field.type)
+    except BadValue as bad:
+        value = describe_value(column[bad.index].as_py())
+        raise OutOfRange(f"{path}: the column {field.name!r} has {value}, which {bad.reason}; {WAY_OUT}") from None
 
 
 def _check_agrees(path: Path, field: Field, column: pa.Array, given: Any) -> None:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JNetworkError
 
 from txbatch.core import errors
 from txbatch.core.errors import (
+    RUN_AGAIN,
     BadRecord,
     DamagedFile,
     DiskFull,
@@ -47,6 +48,8 @@ _DAMAGED = re.compile(
     r"java\.lang\.(\w*IndexOutOfBounds|NegativeArraySize|IllegalArgument)Exception)|"
     r"CRC|checksum|corrupt|FAILED_TO_UNCOMPRESS|PARSING_ERROR"
 )
+# Spark leaves a hidden file of checksums beside each file that it writes to a disk, and compares: also what replaced the file.
+_CHECKSUM = re.compile(r"org\.apache\.hadoop\.fs\.ChecksumException: Checksum error: file:")
 _FULL = re.compile(
     r"(?:IOException|FileSystemException|FSError|OSError)[^\n]*?(No space left on device|Disk quota exceeded)"
 )
@@ -129,11 +132,20 @@ def _damaged(message: str) -> BadRecord | None:
     if file is None:
         return None
     path = unquote(file[1])
+    if any(map(_CHECKSUM.match, _CAUSE.findall(message))):
+        return _other_checksum(Path(path))
     causes = [cause for cause in _CAUSE.findall(message) if _DAMAGED.search(_PATH.sub("", cause.replace(path, "")))]
     if not causes:
         return None
     name, _, text = causes[-1].partition(": ")
     return DamagedFile(f"{path} cannot be read ({text or name.rpartition('.')[2]}); write it again")
+
+
+def _other_checksum(path: Path) -> DamagedFile:
+    return DamagedFile(
+        f"{path} is not what its checksum file {path.parent / f'.{path.name}.crc'} has; if the file was replaced, remove the "
+        f"checksum file, else write the file again, then {RUN_AGAIN}"
+    )
 
 
 def java_is_gone(error: BaseException | None) -> bool:
