@@ -377,7 +377,7 @@ def test_a_warehouse_made_anew_is_noticed(backing: Any) -> None:
 
 def test_another_topologys_state_apart_is_refused(backing: Any) -> None:
     backing.whole(apart(), words(dog=1), "1")
-    with refusals.refused("TX601", "'word_count'"):
+    with refusals.refused("TX102", "'word_count'"):
         backing.ledger.register(apart(name="thief"), "jobs/thief.py")
 
 
