@@ -371,7 +371,7 @@ def test_a_warehouse_made_anew_is_noticed(backing: Any) -> None:
         lambda: backing.commit(topology, batch, words(dog=1)),
         lambda: backing.ledger.abort("word_count", 2, "wrong"),
     ):
-        with refusals.refused("TX601", "'word_count'", "'warehouse'"):
+        with refusals.refused("TX503", "'word_count'", "'warehouse'"):
             call()
 
 
