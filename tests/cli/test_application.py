@@ -351,8 +351,8 @@ def test_a_job_without_its_last_lines_is_refused_before_a_txid_is_used(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (137, r"Spark was killed (SIGKILL; out of memory?); try again, with more memory if it happens again"),
-        (-9, r"Spark was killed (SIGKILL; out of memory?); try again, with more memory if it happens again"),
+        (137, r"Spark was killed (SIGKILL, out of memory?); try again, with more memory if it happens again"),
+        (-9, r"Spark was killed (SIGKILL, out of memory?); try again, with more memory if it happens again"),
         (143, r"Spark was ended (SIGTERM); try again"),
         (1, "spark-submit ended with 1; its output above says why"),
         (86, "spark-submit ended with 86; its output above says why"),

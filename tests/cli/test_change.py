@@ -85,7 +85,10 @@ def test_what_needs_a_rebuild_is_told_and_not_applied(txbatch: Txbatch, write_jo
     assert txbatch("run", write_job("job.py", BEFORE)).exit_code == 0
     job = write_job("job.py", NOW.replace(', since="now"', ""))
     before = contents(engine)
-    assert "rebuild   value 'high' of state 's' is new (string, greatest)" in txbatch("change", job).stdout
+    shown = txbatch("change", job)
+    assert "rebuild   value 'high' of state 's' is new (string, greatest)" in shown.stdout
+    assert f"`txbatch rebuild {job} --why '...'`" in shown.stderr
+    assert "--yes" not in shown.stderr
     told = "rebuild: value 'high' of state 's' is new (string, greatest). Give what is new since=\"now\""
     refused(txbatch("change", job, "--yes", "--why", "finance asks"), told)
     assert contents(engine) == before

@@ -263,7 +263,7 @@ def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
         assert not said["ok"]
         assert said["detail"].startswith(
             f"TX804 (no retry helps): role {writer!r} lacks {told}: the ledger's owner grants it by "
-            f"`txbatch grants OWNER WRITER READER`{by_admin}"
+            f"`txbatch grants OWNER WRITER READER --apply`{by_admin}"
         )
         made.done(None, "grants", *NAMES, "--create", "--apply")
         made.done(owner, "grants", *NAMES, "--apply")
@@ -286,7 +286,8 @@ def test_a_missing_right_is_told_with_its_object_and_to_whom_it_matters(made: Si
     said = made.call(writer, "run", job())
     told = (
         f"permission denied for schema contribution_base: role {writer!r} lacks USAGE or CREATE on schema contribution_base. "
-        "A role that runs batches or rebuilds needs it: the ledger's owner grants it by `txbatch grants OWNER WRITER READER`"
+        "A role that runs batches or rebuilds needs it: the ledger's owner grants it by "
+        "`txbatch grants OWNER WRITER READER --apply`"
     )
     assert told in said.output
 
@@ -436,8 +437,8 @@ def test_a_right_that_is_missing_in_a_warehouse_is_told_with_its_grants(
         f"TX804 (no retry helps): role {writer!r} lacks in database 'warehouse' for a run: USAGE on schema state, DELETE on "
         "txbatch.apart"
     )
-    assert "`txbatch grants OWNER WRITER READER --warehouse warehouse`" in told
-    refused(made.call(writer, "run", job), "OWNER WRITER READER --warehouse warehouse`")
+    assert "`txbatch grants OWNER WRITER READER --warehouse warehouse --apply`" in told
+    refused(made.call(writer, "run", job), "OWNER WRITER READER --warehouse warehouse --apply`")
     there.ask(None, f"GRANT USAGE ON SCHEMA state TO {name}; GRANT DELETE ON txbatch.apart TO {name}")
     there.ask(None, "ALTER TABLE state.apart OWNER TO CURRENT_USER")
     assert (

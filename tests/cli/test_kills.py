@@ -136,7 +136,7 @@ def test_spark_ends_with_whom_it_works_for(
     _, err = begun.communicate()
     assert begun.returncode == 1
     assert (
-        f"txbatch: TX417 (try again): txbatch sentences 1:{failed}: Spark was killed (SIGKILL; out of memory?)" in err
+        f"txbatch: TX417 (try again): txbatch sentences 1:{failed}: Spark was killed (SIGKILL, out of memory?)" in err
     )
 
     again, spark = begin("run", job)

@@ -20,6 +20,7 @@ from sqlalchemy import Engine, make_url, text
 
 from txbatch.core.batch.transaction import Run
 from txbatch.launch.job_file import load_job
+from txbatch.run.run_names import hold
 from txbatch.settings import resolve
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_steps
@@ -102,6 +103,38 @@ def test_another_run_is_at_work(words: Words) -> None:
     error = told(words.txbatch("run", job))
     assert (error.code, error.numbers) == ("TX402", "No: the batch waits and has changed nothing.")
     assert "live" in words.copied(error).stdout, "the run in the way is named"
+
+
+def test_a_call_of_the_same_name_is_at_work(words: Words) -> None:
+    words.log.append("north", ["c", "d"])
+    job = words.written()
+    steps = open_steps(load_job(job), resolve())
+    with hold(steps.locks, "words", Run("cli:nightly")):
+        steps.initialize_transaction(Run("cli:nightly"))
+        error = told(words.txbatch("run", job, "--run-id", "nightly"))
+        assert error == Told("TX403", "No: only one run at a time can change a batch.", ["batches", "words"])
+        assert "nightly" in words.copied(error).stdout
+
+
+def test_a_state_of_another_topology(words: Words) -> None:
+    """A copy of a job, with another name of the topology alone."""
+    job = words.written('Topology("words")', 'Topology("lines")')
+    error = told(words.txbatch("run", job))
+    assert error == Told(
+        "TX102", "No: a job that is rejected counts nothing, and what is committed stays.", ["plan", job]
+    )
+    words.written('Topology("words")', 'Topology("lines")')
+    own = Path(job).read_text().replace('OpaqueState("words")', 'OpaqueState("lines")')
+    Path(job).write_text(own)
+    assert words.copied(error).exit_code == 0
+
+
+def test_a_ledger_of_a_newer_version(words: Words) -> None:
+    with words.engine.begin() as connection:
+        connection.execute(text("INSERT INTO txbatch.migration (number, name) VALUES (999, 'of tomorrow')"))
+    refusal = words.txbatch("status")
+    assert told(refusal) == Told("TX803", "No: nothing was read or changed.", ["doctor"])
+    assert f"database '{words.engine.url.database}' at " in refusal.stderr
 
 
 def test_a_partition_that_is_away(words: Words) -> None:

@@ -371,13 +371,13 @@ def test_a_warehouse_made_anew_is_noticed(backing: Any) -> None:
         lambda: backing.commit(topology, batch, words(dog=1)),
         lambda: backing.ledger.abort("word_count", 2, "wrong"),
     ):
-        with refusals.refused("TX601", "'word_count'", "'warehouse'"):
+        with refusals.refused("TX503", "'word_count'", "'warehouse'"):
             call()
 
 
 def test_another_topologys_state_apart_is_refused(backing: Any) -> None:
     backing.whole(apart(), words(dog=1), "1")
-    with refusals.refused("TX601", "'word_count'"):
+    with refusals.refused("TX102", "'word_count'"):
         backing.ledger.register(apart(name="thief"), "jobs/thief.py")
 
 

@@ -94,6 +94,27 @@ def test_a_file_of_the_same_length_is_mended_and_no_batch_is_aborted(
     assert total(engine) == 20
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_file_that_is_gone_is_restored_or_its_batch_is_freed(
+    sales: Txbatch, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    for name in ("one.csv", "two.csv"):
+        (tmp_path / "in" / name).write_bytes(RIGHT)
+    with monkeypatch.context() as patch:
+        patch.setenv("TXBATCH_FAILPOINTS", "emit.attempt_started=raise")
+        assert sales(*RUN).exit_code == 1
+    (tmp_path / "in" / "two.csv").unlink()
+    error = told(sales(*RUN))
+    assert (error.code, error.numbers) == ("TX201", FAILED)
+    assert error.command[:3] == ["abort", "sales", "1"]
+    if comes_back:
+        (tmp_path / "in" / "two.csv").write_bytes(RIGHT)
+    else:
+        assert sales(*error.command).exit_code == 0
+    assert sales(*RUN).exit_code == 0
+    assert total(engine) == (40 if comes_back else 20)
+
+
 def test_a_function_that_is_mended(sales: Txbatch, engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "in" / "day.csv").write_text("at,shop,amount\n2026-03-01T10:00:00Z,a,10\n")
     job = tmp_path / "sales.py"

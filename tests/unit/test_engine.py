@@ -10,6 +10,7 @@ from unittest.mock import MagicMock, Mock
 import psycopg2
 import pytest
 from psycopg2.errors import RaiseException
+from refusals import check_refusal
 from sqlalchemy import create_engine
 
 from txbatch.core.errors import DefinitionError, OutcomeUnknown, PastNotKept
@@ -192,3 +193,19 @@ def test_a_host_or_port_that_the_url_has_already_is_refused_as_an_option(url: st
 )
 def test_hosts_and_ports_are_options_where_the_url_has_none(url: str) -> None:
     parse(url, "URL")
+
+
+@pytest.mark.parametrize(
+    ("told", "warehouse", "setting"),
+    [
+        ('connection to server at "h", port 5 failed: FATAL:  password authentication failed for user "u"', None, ""),
+        ('connection to server at "h", port 5 failed: fe_sendauth: no password supplied', "shop", "_SHOP"),
+    ],
+)
+def test_a_login_that_is_refused_is_told_with_the_setting_that_has_it(
+    told: str, warehouse: str | None, setting: str
+) -> None:
+    """Tasks wait all the same, and go on by themselves: whoever corrects a connection of Airflow clears no run."""
+    error = translate(ConnectionError(told), warehouse)
+    check_refusal(error, "TX801", f"TXBATCH_DATABASE_URL{setting}", "`txbatch doctor`")
+    assert "try again" not in error.text

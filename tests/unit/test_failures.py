@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -202,19 +203,32 @@ def test_what_the_submitting_process_reads_is_not_printed(
     assert said["message"].endswith("the cluster is on fire" if traced else "a.csv, line 3")
 
 
-def test_a_failure_that_cannot_be_written_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_that_cannot_be_written_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(AttemptFolder, "write_error", full)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(SystemExit, match=r"^txbatch: TX301 .*a\.csv, line 3 \(.* cannot be written: no space left\)$"):
         _fail(AttemptFolder(tmp_path.as_uri()), BadRecord("a.csv, line 3"))
-    assert capsys.readouterr().err == "txbatch: TX301 (no retry helps): a.csv, line 3\n"
 
 
 def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:
     error = TransientError("a file changed")
     error.__cause__ = error
     assert not java_is_gone(error)
+
+
+def test_on_a_full_disk_the_partials_of_an_attempt_make_room_for_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, write = AttemptFolder(tmp_path.as_uri()), AttemptFolder._write_json
+    (tmp_path / "partials" / "0").mkdir(parents=True)
+
+    def unless_full(folder: AttemptFolder, name: str, value: Any) -> None:
+        if (tmp_path / "partials").exists():
+            raise OSError(28, "No space left on device")
+        write(folder, name, value)
+
+    monkeypatch.setattr(AttemptFolder, "_write_json", unless_full)
+    _fail(folder, DiskFull("a disk is full"))
+    assert folder.read_error() == {"kind": "transient", "message": "TX810 (try again): a disk is full"}

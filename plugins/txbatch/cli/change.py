@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.definition.redefinition import how
+from txbatch.core.definition.redefinition import REBUILD, how
 from txbatch.core.errors import SchemaMismatch, TxbatchError
 from txbatch.core.text import one_line
 from txbatch.launch.job_file import Job, check_emission
@@ -20,8 +22,16 @@ def show(rows: list[dict[str, Any]]) -> None:
     """Print below the table that nothing is changed yet, and the reason if a change is impossible now."""
     if any(not row["applied"] for row in rows):
         refused = rows[0]["refused"]
-        told = f", and cannot be now: {refused}" if refused else ": say --why '...' --yes to apply all of it"
+        told = f", and cannot be now: {refused}" if refused else f": {_way_on(rows)}"
         click.echo(one_line(f"nothing is changed yet{told}"), err=True)
+
+
+def _way_on(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the way to apply the listed changes."""
+    if all(row["how"] != REBUILD for row in rows):
+        return "say --why '...' --yes to apply all of it"
+    job = shlex.quote(click.get_current_context().params["job"])
+    return f"put the old definition back, or `txbatch rebuild {job} --why '...'` counts all batches again"
 
 
 @click.command()

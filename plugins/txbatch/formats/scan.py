@@ -141,7 +141,7 @@ class Format:
     def _ways(self, misfit: Misfit) -> str:
         """Return further ways out for a misfit cell; a cell that is no time of an interval can be quarantined."""
         if misfit.field is None:
-            return ""
+            return "" if "mend the file" in misfit.reason else f"; mend the file, then {RUN_AGAIN}"
         string = any((field.name, field.type) == (misfit.field, "string") for field in self.fields)
         by_time = self.times is not None and self.times.field == misfit.field
         kept = self.name == "csv" and not string and not by_time

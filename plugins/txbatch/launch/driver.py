@@ -23,6 +23,8 @@ from txbatch.core.errors import (
     SparkFailed,
     SpoutFailed,
     TerminalError,
+    TransientError,
+    TxbatchError,
 )
 from txbatch.core.text import how_many, safe_lines
 from txbatch.core.topology.digests import loaded
@@ -344,15 +346,26 @@ def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None
     """Write the failure into the folder: the submitting process reads the folder, and prints the failure.
 
     Print the details of an unknown failure, which the folder does not hold. If the folder is none of the submitting process, or
-    cannot be written, print the failure as well.
+    cannot be written, print the failure as well. Raise SystemExit, with the failure, if the failure cannot be written.
     """
-    problem, told = in_our_words(error, show=show), False
+    problem = in_our_words(error, show=show)
     try:
-        folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
+        _write_error(folder, problem)
         told = folder.filesystem.exists(folder.path("assignment.json"))
-    finally:
-        if not told:
-            print(f"txbatch: {problem}", file=sys.stderr, flush=True)
+    except (OSError, TransientError) as unwritten:
+        raise SystemExit(f"txbatch: {problem} (the attempt's folder cannot be written: {unwritten})") from None
+    if not told:
+        print(f"txbatch: {problem}", file=sys.stderr, flush=True)
     if isinstance(problem, SparkFailed | SpoutFailed):
         trace = traceback.format_exception(error.__cause__ or error)
         print(safe_lines("".join(trace)), file=sys.stderr, flush=True)
+
+
+def _write_error(folder: AttemptFolder, problem: TxbatchError) -> None:
+    """Write the error of an attempt. On a full disk, first remove the attempt's partials, which nobody reads any more."""
+    kind = "terminal" if isinstance(problem, TerminalError) else "transient"
+    try:
+        folder.write_error(kind, str(problem))
+    except OSError:
+        AttemptFolder(f"{folder.uri}/partials").remove()
+        folder.write_error(kind, str(problem))

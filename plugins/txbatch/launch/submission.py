@@ -204,7 +204,7 @@ def ended(code: int) -> EmissionFailed:
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
         return EmissionFailed(
-            f"Spark was killed ({name}; out of memory?); try again, with more memory if it happens again"
+            f"Spark was killed ({name}, out of memory?); try again, with more memory if it happens again"
         )
     return EmissionFailed(f"Spark was ended ({name}); try again")
 

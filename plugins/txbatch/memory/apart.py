@@ -25,7 +25,7 @@ from txbatch.core.batch.apart import (
 )
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.definition.checks import way_out
-from txbatch.core.errors import Incomplete, SchemaMismatch
+from txbatch.core.errors import DatabasesDisagree, Incomplete, SchemaMismatch
 from txbatch.core.naming import naming
 from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.state.state import StateKind, Value
@@ -95,10 +95,10 @@ class MemoryWarehouses:
             )
 
     def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
-        """Return a state known to the ledger. Raise SchemaMismatch if the state is missing, or another topology's."""
+        """Return a state known to the ledger. Raise DatabasesDisagree for a missing state, SchemaMismatch for another owner."""
         stored = self.states.get(at)
         if stored is None:
-            raise SchemaMismatch(f"{where(at)} is gone, though the ledger knows it")
+            raise DatabasesDisagree(f"{where(at)} is gone, though the ledger knows it")
         if stored.topology != topology:
             raise SchemaMismatch(f"{stored.name} belongs to topology {stored.topology!r}; name another state")
         if stored.ledger != ledger:

@@ -13,7 +13,7 @@ from itertools import count, repeat
 from uuid import uuid4
 
 from txbatch.core.batch.transaction import Metadata, Restate, Run
-from txbatch.core.errors import LeaseHeld
+from txbatch.core.errors import LeaseHeld, concerning
 from txbatch.core.protocol.ports import RunLocks
 
 RUN_PREFIX = "cli:"
@@ -55,5 +55,6 @@ def hold(locks: RunLocks, topology: str, run: Run) -> Iterator[Run]:
     """Context manager. Hold the name of the run, or of its call. Raise LeaseHeld while another process holds the name."""
     with locks.hold(topology, call_of(run.name)) as mine:
         if not mine:
-            raise LeaseHeld(f"{topology}: {run.name} is running; wait until it ends")
+            with concerning(topology=topology):
+                raise LeaseHeld(f"{topology}: {run.name} is running; wait until it ends")
         yield run

@@ -42,7 +42,7 @@ from txbatch.core.definition.stored import (
     stream_fields,
     stream_watermarks,
 )
-from txbatch.core.errors import ChangeTooEarly, NameTaken, SchemaMismatch
+from txbatch.core.errors import ChangeTooEarly, NameTaken
 from txbatch.core.state.state import changes_name
 from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -65,7 +65,7 @@ def check_none_runs(topology: str, found: Sequence[Redefinition], told: str | No
 def redefinitions(topology: Topology, known: StoredTopology) -> list[Redefinition]:
     """Return the differences between the topology and the stored definition, with the consequence of each.
 
-    Renamings come first; all further differences use the new names. Raise SchemaMismatch if a state belongs to another
+    Renamings come first; all further differences use the new names. Raise NameTaken if a state belongs to another
     topology, DefinitionError if a new state cannot be reported.
     """
     known, found = renamed(topology, known)
@@ -97,9 +97,9 @@ def _check_reported(aggregate: PersistentAggregate) -> None:
 
 
 def check_owner(state: str, owner: str, topology: str) -> None:
-    """Raise SchemaMismatch if the state belongs to another topology."""
+    """Raise NameTaken if the state belongs to another topology."""
     if owner != topology:
-        raise SchemaMismatch(
+        raise NameTaken(
             f"state {state!r} belongs to topology {owner!r}; a state has one topology: name another state, or, where "
             f"{topology!r} is that topology renamed, give it back its name, or say Topology({topology!r}, was={owner!r}) and "
             "`txbatch change`"

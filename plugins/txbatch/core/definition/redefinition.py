@@ -160,6 +160,7 @@ class NeedsRebuild:
     joins: bool = False
 
 
+REBUILD = "rebuild"
 Redefinition = InPlace | FromNowOn | NeedsRebuild
 
 
@@ -171,7 +172,7 @@ def how(change: Redefinition) -> str:
         case FromNowOn():
             return "from now on"
         case NeedsRebuild():
-            return "rebuild"
+            return REBUILD
         case _:
             assert_never(change)
 

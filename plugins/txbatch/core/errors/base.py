@@ -11,9 +11,12 @@ from typing import ClassVar
 from txbatch.core.text import LENGTH_MAX, one_line, safe_lines, text_of
 
 # The last way on if the plan of a batch names a file that has changed since.
-ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan reads the file as it is"
+_ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again"
+ABORT = f"{_ABORT}: the next plan reads the file as it is"
 # The ways on from a file that has changed since it was planned, and when which.
 RESTORE = f"restore it, and the retry reads it; or, if the file is right now, {ABORT}"
+# The ways on from a file that is gone, and when which.
+GONE = f"restore it, and the retry reads it; or, if it is gone for good, {_ABORT}: the next plan reads the files that are there"
 # The way on once a bad file is mended: the plan holds for the mended file, unless the length differs.
 RUN_AGAIN = "run again; only if the length of a file has changed, abort the batch"
 # The way on if a state rejects a record, which no quarantine takes.

@@ -26,7 +26,7 @@ from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.checks import way_out
 from txbatch.core.definition.stored import columns
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import DatabasesDisagree, SchemaMismatch
 from txbatch.core.state.state import StateKind
 from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -151,7 +151,7 @@ def _create(connection: Connection, ledger: str, aggregate: PersistentAggregate)
 
 
 def check(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate) -> StateApart:
-    """Return the state, with its row locked. Raise SchemaMismatch if the state is missing, not ours, or of another shape."""
+    """Return the state, with its row locked. Raise the errors of `owned`, SchemaMismatch for another shape."""
     state = aggregate.state
     there = owned(connection, state.name, str(state.database), ledger, topology)
     found = [f"it is {state.kind} now, was {there.kind}"] if there.kind != state.kind else []
@@ -166,14 +166,14 @@ def check(connection: Connection, ledger: str, topology: str, aggregate: Persist
 def owned(connection: Connection, state: str, database: str, ledger: str, topology: str) -> StateApart:
     """Return a state in the ledger, with the state's row locked.
 
-    Raise SchemaMismatch if the state is missing or belongs to another topology or ledger.
+    Raise DatabasesDisagree if the state is missing, SchemaMismatch if it belongs to another topology or ledger.
     """
     known = connection.execute(query("has_apart")).scalar_one()
     stored = connection.execute(query("lock_apart"), {"state": state}).mappings().first() if known else None
     if stored is None:
-        raise SchemaMismatch(
-            f"{where(state, database)} is gone, though the ledger knows it: restore that database, or `txbatch drop "
-            f"{topology} --leave-apart` and run it again from the start"
+        raise DatabasesDisagree(
+            f"{where(state, database)} is gone, though the ledger knows it: restore that database to a time after the last "
+            "batch, and run again; or drop the topology and run it again from the start"
         )
     if stored["topology"] != topology:
         raise SchemaMismatch(

@@ -24,6 +24,11 @@ from txbatch.postgres.database import pooler
 
 _NOT_THERE = ("3F000", "42P01")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
+# No SQLSTATE comes with a login that is refused. In other languages than English the text has the reason alone.
+_LOGIN = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects|is not permitted to log in|"
+    r"role .* does not exist"
+)
 # A view raises an error by the cast of a text: `postgres.schema.sessions`.
 _CAST = re.compile(r"^.*?(TX305 .*?)\W?$")
 # What a message of a server that speaks English names besides; a message is never judged by its words, but by its SQLSTATE.
@@ -70,6 +75,12 @@ def translate(error: BaseException | None, warehouse: str | None = None) -> Txba
     if code in _BAD_RECORD:
         kind, what = _BAD_RECORD[code]
         return kind(f"{what}: {message}")
+    if code is None and _LOGIN.search(message):
+        setting = f"TXBATCH_DATABASE_URL{f'_{warehouse.upper()}' if warehouse else ''}"
+        return Unavailable(
+            f"PostgreSQL: {message}; correct user or password in {setting}, in the password file or in Airflow's connection, "
+            "then see `txbatch doctor`"
+        )
     if code is None or code.startswith(("08", "40", "53", "55", "57")):
         unavailable = StateInUse if code == "55P03" else Unavailable
         return unavailable(f"PostgreSQL: {message}; try again, or see `txbatch doctor`")
@@ -110,9 +121,9 @@ def _not_allowed(error: object, message: str, warehouse: str | None) -> Permissi
 def granted_by(warehouse: str | None) -> str:
     """Return who grants a writer's missing right, in the ledger's database or in a warehouse, and how."""
     if warehouse is None:
-        return f"the ledger's owner grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}"
+        return f"the ledger's owner grants it by `txbatch grants OWNER WRITER READER --apply`, {BY_AN_ADMINISTRATOR}"
     return (
-        f"the owner of database {warehouse!r} grants it by `txbatch grants OWNER WRITER READER --warehouse {warehouse}`, "
+        f"the owner of database {warehouse!r} grants it by `txbatch grants OWNER WRITER READER --warehouse {warehouse} --apply`, "
         f"{BY_AN_ADMINISTRATOR}; a table there that another role made is given by ALTER TABLE ... OWNER TO"
     )
 

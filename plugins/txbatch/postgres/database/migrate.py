@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine
 
+from txbatch import __version__
 from txbatch.core.errors import NotMigrated, SchemaMismatch
 from txbatch.core.state.state import REPORTS
 from txbatch.core.text import list_numbers
@@ -89,11 +90,13 @@ def check_migrated(engine: Engine) -> None:
                 "Airflow's connection; if it is, run `txbatch migrate` as the owner"
             )
         applied, known = _applied(connection), {migration.number for migration in migrations()}
+        where = place(connection)
     if known - applied:
-        raise NotMigrated(f"the database lacks {list_numbers('migration', known - applied)}: run `txbatch migrate`")
+        raise NotMigrated(f"{where} lacks {list_numbers('migration', known - applied)}: run `txbatch migrate`")
     if applied - known:
         raise NotMigrated(
-            f"the database has {list_numbers('migration', applied - known)} of a newer txbatch: update this one"
+            f"{where} has {list_numbers('migration', applied - known)} of a newer txbatch: update this one, which is "
+            f"{__version__}"
         )
 
 
