@@ -20,6 +20,7 @@ NAMES = frozenset(
     {
         "gc.before_commit",
         "gc.folded",
+        "gc.versions_read",
         "gc.windows_left",
         "initialize.before_lock",
         "initialize.planned",

@@ -8,14 +8,13 @@ SELECT txid, committed_at <= clock_timestamp() - make_interval(secs => :seconds)
  ORDER BY txid;
 
 -- unfolded_versions --
--- The committed versions above the horizon and up to a txid, and all restates that came later.
-SELECT b.position, b.txid, b.replaced_by FROM txbatch.batch b
- WHERE topology = :topology AND status = 'committed' AND txid > :after AND (txid <= :wanted OR kind = 'restate') ORDER BY txid;
-
--- pending_restates --
--- The restates in flight, and the positions that they are going to replace.
-SELECT txid, position FROM txbatch.batch
- WHERE topology = :topology AND kind = 'restate' AND status IN ('planned', 'emitted');
+-- The committed versions above the horizon and up to a txid, all restates that came later, and the restates in flight: in one
+-- statement, for a restate that is committed meanwhile would be in neither of two.
+SELECT position, txid, replaced_by, false AS pending FROM txbatch.batch
+ WHERE topology = :topology AND status = 'committed' AND txid > :after AND (txid <= :wanted OR kind = 'restate')
+ UNION ALL
+SELECT position, txid, NULL, true FROM txbatch.batch
+ WHERE topology = :topology AND kind = 'restate' AND status IN ('planned', 'emitted') ORDER BY txid;
 
 -- raise_horizon --
 -- Contributions up to this txid are folded, but for those that a later restate has replaced or one in flight refers to.

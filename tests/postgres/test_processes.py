@@ -440,6 +440,24 @@ def test_what_a_restate_that_is_being_committed_stands_for_is_not_folded(bench: 
     assert counted(bench) == before
 
 
+@pytest.mark.rule("R17", "R22")
+def test_a_restate_is_committed_between_the_looks_of_a_fold(bench: Bench, start: Start) -> None:
+    """The fold has read which versions count, and then the one that replaces the first of them is committed."""
+    for name in "123":
+        bench.whole(words(dog=1), name)
+    again = restated(bench, "again")
+    folding = start("gc", at="gc.versions_read", txid=2)
+    folding.wait_until_held()
+    assert bench.commit(again, words(dog=1))
+    folding.let_go()
+    reached = folding.answer()
+    bench.commit(restated(bench, "once more"), words(dog=1))
+    as_of = bench.rows("SELECT word, count FROM report.as_of_word_count(4)")
+    assert (reached, as_of, counted(bench)) == (0, [("dog", 3)], [("dog", 3, 5)])
+    assert start("gc", at=FREE, txid=5).answer() == 5
+    assert (past(bench), counted(bench)) == ([("base", "dog", 3, 5)], [("dog", 3, 5)])
+
+
 @pytest.mark.rule("R22")
 def test_two_fold_the_same_past(bench: Bench, start: Start) -> None:
     for name in "123":

@@ -65,15 +65,9 @@ class Retention:
         with transaction(self.engine) as connection:
             given = {"topology": topology, "after": horizon, "wanted": wanted}
             rebuild = connection.execute(query("running_rebuild"), given).mappings().first()
-            return FoldableHistory(
-                topology,
-                horizon,
-                wanted,
-                _versions(connection, given),
-                _pending(connection, topology),
-                rebuild["rebuild"] if rebuild else None,
-                _readers(connection, topology),
-            )
+            number = rebuild["rebuild"] if rebuild else None
+            versions, pending = _versions(connection, given)
+            return FoldableHistory(topology, horizon, wanted, versions, pending, number, _readers(connection, topology))
 
     def outlook(self, past: FoldableHistory) -> Slice:
         """Return the result of folding now. Change nothing."""
@@ -162,8 +156,9 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     states = [_state(topology, each, jobs) for each in stored]
     given = {"topology": topology, "after": min((each["horizon"] for each in stored), default=0)}
     wanted = retention.as_read(wanted, _readers(connection, topology))
-    versions = _versions(connection, {**given, "wanted": wanted})
-    reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
+    versions, pending = _versions(connection, {**given, "wanted": wanted})
+    failpoints.hit("gc.versions_read")
+    reached = retention.reach(versions, wanted, frozenset(pending.values()))
     found = retention.foldable(versions, reached)
     left = _quarantined(connection, topology, states, found)
     gone = [_fold_state(connection, each, found) for each in states]
@@ -178,13 +173,11 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     return Slice(reached, len(found.all), sum(gone), attempts, left)
 
 
-def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[FoldableVersion]:
-    return [FoldableVersion(*row) for row in connection.execute(query("unfolded_versions"), given)]
-
-
-def _pending(connection: Connection, topology: str) -> dict[int, int]:
-    found = connection.execute(query("pending_restates"), {"topology": topology})
-    return {row.txid: row.position for row in found}
+def _versions(connection: Connection, given: Mapping[str, Any]) -> tuple[Sequence[FoldableVersion], Mapping[int, int]]:
+    """Return the versions that may be folded, and by txid the positions that restates in flight are going to replace."""
+    found = connection.execute(query("unfolded_versions"), given).all()
+    versions = [FoldableVersion(row.position, row.txid, row.replaced_by) for row in found if not row.pending]
+    return versions, {row.txid: row.position for row in found if row.pending}
 
 
 def _readers(connection: Connection, topology: str) -> Mapping[str, int]:
