@@ -35,8 +35,8 @@ class Rows(Protocol):
     def lock_batch(self, topology: str, txid: int, run: Run | None = None) -> Batch:
         """Lock a batch. Raise UnknownName if missing, LeaseHeld if a live commit holds the batch; `run` may end its own."""
 
-    def lock_open_batches(self, topology: str) -> Sequence[Batch]:
-        """Lock the batches in flight, oldest first."""
+    def lock_open_batches(self, topology: str, txid: int) -> Sequence[Batch]:
+        """Lock a batch and the batches in flight, by ascending txids, and return the batches in flight."""
 
     def batch(self, topology: str, txid: int) -> Batch:
         """Return a batch, without a lock."""
@@ -134,8 +134,8 @@ class Rows(Protocol):
     def prepare_skip(self, pending: Sequence[Batch]) -> None:
         """Keep the oldest batch in flight from being half committed in other databases (R21)."""
 
-    def free(self, batch: Batch, reason: str, *, abandoned: bool) -> None:
-        """Abort a batch: the records are free, and the partitions behind (R16, R25). `abandoned`: nobody looked after it."""
+    def free(self, batch: Batch, reason: str, *, replanned: bool) -> None:
+        """Abort a batch: the records are free, and the partitions behind (R16, R25). `replanned`: the batch's run plans again."""
 
     def also_covering(self, batch: Batch) -> Sequence[int]:
         """Return the other txids, not aborted, with intervals that overlap the batch's interval."""

@@ -102,7 +102,9 @@ class Transactions(Questions):
             decisions.check_success(rows.lock_batch(topology, txid))
             return False
 
-    def abort(self, topology: str, txid: int, why: str, attempt: Assignment | None = None) -> Batch:
+    def abort(
+        self, topology: str, txid: int, why: str, attempt: Assignment | None = None, *, replanned: bool = False
+    ) -> Batch:
         """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
         failpoints.hit("abort.before_lock")
         with self.store() as rows:
@@ -112,7 +114,7 @@ class Transactions(Questions):
                 fence.check_fence(batch, attempt.attempt, attempt.token)
             decisions.check_abort(batch)
             if batch.status is not BatchStatus.ABORTED:
-                _free(rows, batch, why)
+                _free(rows, batch, why, replanned=replanned)
             return rows.batch(topology, txid)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
@@ -124,9 +126,9 @@ class Transactions(Questions):
         """
         with self.store() as rows:
             rows.lock_topology(topology)
-            batch = rows.lock_batch(topology, txid)
-            skip.check_may_skip(batch)
-            pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
+            skip.check_may_skip(rows.batch(topology, txid))
+            pending = rows.lock_open_batches(topology, txid)  # none of them commits meanwhile
+            batch = rows.batch(topology, txid)
             also, left = rows.also_covering(batch), skip.given_up(batch, partition)
             skip.check_skip(left, rows.order(batch), also)
             if batch.status.final:
@@ -188,14 +190,14 @@ def _write(rows: Rows, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
 def _abort_abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
     """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
     try:
-        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so", abandoned=True)
+        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so", replanned=True)
     except HalfCommitted:
         return False
     return True
 
 
-def _free(rows: Rows, batch: Batch, reason: str, *, abandoned: bool = False) -> None:
+def _free(rows: Rows, batch: Batch, reason: str, *, replanned: bool = False) -> None:
     """Take back all rows in states apart, then free the batch's records."""
     rows.take_back(batch)
     rows.supersede_attempts(batch)
-    rows.free(batch, reason, abandoned=abandoned)
+    rows.free(batch, reason, replanned=replanned)

@@ -296,7 +296,7 @@ class Tables:
     def give_up(self, batch: Batch, why: str, *, found_by_run: bool) -> Batch:
         """Give up records by a new txid: the records count as read (R16). `found_by_run`: the batch's runs find the txid."""
         txid = decisions.next_txid([each.txid for each in self.batches_of(batch.topology)])
-        skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=one_line(why), abandoned=False)
+        skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=one_line(why), replanned=False)
         given_up = replace(skip, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
         self.batches[batch.topology, txid] = given_up
         self.leases[batch.topology, txid] = self.leases[batch.topology, batch.txid]

@@ -62,7 +62,7 @@ class Advance:
         """Bring the run's batch to its commit, after all batches adopted on the way.
 
         Return Wait while another live run is in the way, and NothingNew if there is no batch. Raise the errors of the
-        steps, except BrokenChain and LeaseHeld; StaleAttempt only if the ledger leaves nothing for this run to do.
+        steps, except BrokenChain and LeaseHeld; StaleAttempt only if nothing is left for this run to do.
         """
         self.steps.register()
         adopted: tuple[int, ...] = ()
@@ -112,12 +112,17 @@ class Advance:
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
-        """True if another run has made a newer attempt of the batch than this run, or has aborted the batch as abandoned."""
+        """True if another run has a newer attempt, a run has aborted the batch to plan anew, or a rebuild has swapped states."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
-            newer = now.fence > batch.fence + 1  # attempt `batch.fence + 1` is this run's own
-            return now.abandoned or (now.lease_run != self.run.name and newer)
+            # this run's own attempt has at least the number `batch.fence + 1`, or no other run could have the lease by now
+            newer = now.fence > batch.fence + 1
+            return now.replanned or self._is_swapped(now) or (now.lease_run != self.run.name and newer)
         return False
+
+    def _is_swapped(self, now: Batch) -> bool:
+        """True if a rebuild has swapped states since the newest attempt began: the batch is open, and is emitted again (R23)."""
+        return not now.status.final and now.fence > 0 and self.steps.ledger.newest_attempt(now)[0].token != now.token
 
     def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
         """Emit, commit and succeed an adopted batch, and keep the lease of the run's own batch meanwhile.
@@ -149,10 +154,14 @@ class Advance:
         return LookAgain(why)
 
     def _ends_here(self, batch: Batch) -> bool:
-        """True if a newer try of this run is at work, or a person has aborted the batch: there is nothing to look for again."""
+        """True if a stale attempt leaves this run nothing to do: a newer try of the run is at work, or the batch is given up.
+
+        A batch is given up by a person, or with an error of the batch. A run that aborts a batch to plan anew gives up nothing,
+        nor does a swap of states.
+        """
         now = self.steps.ledger.batch(batch.topology, batch.txid)
-        over = now.status is BatchStatus.COMMITTED or now.abandoned
-        return now.lease_run == self.run.name and not over
+        goes_on = now.status is BatchStatus.COMMITTED or now.replanned or self._is_swapped(now)
+        return now.lease_run == self.run.name and not goes_on
 
     def _commit_what_is_staged(self, batch: Batch) -> Committed:
         """Commit a batch. If staged files are lost or changed, emit a new attempt first, once (R7)."""

@@ -13,7 +13,15 @@ from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import BrokenChain, LeaseHeld, NotEmitted, TerminalError, TransientError, concerning
+from txbatch.core.errors import (
+    BrokenChain,
+    LeaseHeld,
+    NotEmitted,
+    TerminalError,
+    TransientError,
+    TxbatchError,
+    concerning,
+)
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, planning_ahead, restate
 from txbatch.core.protocol.coordinator import NothingNew
@@ -191,14 +199,24 @@ class Steps:
 
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
-        """Context manager. If the block fails, record the reason in the ledger, and raise the failure."""
+        """Context manager. If the block fails, record the reason in the ledger, and raise the failure.
+
+        If the ledger cannot record the reason, only the log has the reason: the failure decides whether a retry helps.
+        """
         with concerning(attempt=assignment.attempt), self.concerning(assignment.attempt.txid):
             try:
                 yield
             except Exception as error:
                 failure = failure_of(folder, assignment, error)
-                self.ledger.fail_attempt(assignment, str(failure))
+                self._note_failure(assignment, failure)
                 raise failure from error
+
+    def _note_failure(self, assignment: Assignment, failure: Exception) -> None:
+        try:
+            self.ledger.fail_attempt(assignment, str(failure))
+        except TxbatchError as error:
+            of = f"{assignment.topology} {assignment.attempt}"
+            log.warning("%s: the ledger cannot record why the attempt failed: %s", of, error)
 
     def emit_or_wait(self, batch: Batch, run: Run, submit: Submit) -> Batch | Wait:
         """Emit the batch. Return Wait while another live run works on the batch."""
@@ -232,7 +250,7 @@ class Steps:
         try:
             committed = self.ledger.commit(self.job.topology, batch, staged, run)
         except BrokenChain as error:
-            self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
+            self.ledger.abort(batch.topology, batch.txid, str(error), assignment, replanned=True)
             raise
         failpoints.hit("commit.committed")
         done = "committed" if committed.applied else "already committed"

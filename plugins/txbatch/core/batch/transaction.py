@@ -134,9 +134,9 @@ class Batch:
     """A row of the ledger, as of the time of reading: a txid with metadata, which are the stored plan.
 
     `position` is the batch's own txid, or the restated one. A committed batch counts until replaced by a restate,
-    `replaced_by`. An aborted batch is `abandoned` if another run aborted the batch because no live run looked after the
-    batch (R6): the batch's own run plans the records again. A restate by a look back has `found_by`, the txid that met the late
-    records.
+    `replaced_by`. An aborted batch is `replanned` if a run aborted the batch so that the batch's own run plans the records
+    again (R6): no live run looked after the batch, or the batch did not continue the committed batches. A restate by a look back
+    has `found_by`, the txid that met the late records.
     """
 
     topology: str
@@ -157,7 +157,7 @@ class Batch:
     reason: str | None = None
     requested_by: str | None = None
     records: int | None = None  # of a committed batch
-    abandoned: bool = False
+    replanned: bool = False
     found_by: int | None = None
 
     def __post_init__(self) -> None:

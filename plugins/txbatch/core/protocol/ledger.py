@@ -152,8 +152,13 @@ class Ledger(Questions, Protocol):
     def success(self, topology: str, txid: int) -> bool:
         """Note that success ran, and return True the first time. Raise TerminalError if the txid is not committed (R8)."""
 
-    def abort(self, topology: str, txid: int, why: str, attempt: Assignment | None = None) -> Batch:
-        """Free an uncommitted batch's records (R16). Raise StaleAttempt if `attempt`, which aborts, is not the newest (R5)."""
+    def abort(
+        self, topology: str, txid: int, why: str, attempt: Assignment | None = None, *, replanned: bool = False
+    ) -> Batch:
+        """Free an uncommitted batch's records (R16). Raise StaleAttempt if `attempt`, which aborts, is not the newest (R5).
+
+        If `replanned`, the batch's run plans the records again, in each of the run's tries.
+        """
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch, and give up all records or a partition's records, by a new txid (R16)."""

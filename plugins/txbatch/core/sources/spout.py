@@ -158,8 +158,16 @@ class OpaquePartitionedSpout(PartitionedSpout):
     kind = SpoutKind.OPAQUE
 
 
+def _is_new(range_: Metadata) -> bool:
+    """True if a range has records, or had records before the source lost the records."""
+    return range_["start"] != range_["end"] or "gone" in range_
+
+
 class PartitionedCoordinator(BatchCoordinator):
-    """Plans a partitioned spout: for each partition the range after its last range, for at most `max_partitions` partitions."""
+    """Plans a partitioned spout: for each partition the range after its last range.
+
+    At most `max_partitions` ranges have records. An empty range takes no place: the partitions behind have their turn.
+    """
 
     # While several txids are planned (`_looking`): the partitions that may have something new, each with the reason if it is
     # unreadable. None before the listing; empty if no partition has anything new.
@@ -193,6 +201,7 @@ class PartitionedCoordinator(BatchCoordinator):
         is gone, only gone ranges are planned, and a skip gives up nothing else.
         """
         planned: dict[str, Metadata] = {}
+        new = 0  # how many of these ranges are not empty
         unreadable: dict[str, str] = {}
         left = self._to_ask()
         for partition in list(left):
@@ -209,9 +218,10 @@ class PartitionedCoordinator(BatchCoordinator):
                 del left[partition]
                 continue
             planned[partition] = range_
-            if len(planned) == self.spout.max_partitions:
+            new += _is_new(range_)
+            if new == self.spout.max_partitions:
                 break
-        if all(range_["start"] == range_["end"] and "gone" not in range_ for range_ in planned.values()):
+        if not new:
             return None
         planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
         continues = [name for name in planned if name in self.offsets]
