@@ -24,7 +24,11 @@ from txbatch.ledger.rows import Rows
 
 
 class Transactions(Questions):
-    """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, nothing is changed."""
+    """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, the ledger is unchanged.
+
+    Databases with states apart commit before the ledger, within the block (R21). If the block raises afterwards, such a database
+    may be changed, until the next attempt or an abort takes back.
+    """
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1)."""
@@ -40,14 +44,14 @@ class Transactions(Questions):
             if decisions.moved(head, *rows.heads(head.topology, runs)):
                 return None
             if topology is not None and definition_digest(topology) != stored.digest:
-                rows.store_definition(topology, stored.job)  # another may have been registered meanwhile
+                rows.store_definition(topology, stored.job)  # a process may have registered since the head was read
             if topology is not None:
                 plans = _pinned(rows, topology, plans)
             may = list(decisions.before_refused(plans, _plan_check(rows, head.topology, runs)))
             return list(rows.insert_batches(head, may))
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6)."""
+        """Take over an abandoned batch, or abort the batch if the run may not adopt (R6, `decisions.may_adopt`)."""
         with suppress(LeaseHeld), self.store() as rows:
             rows.lock_topology(batch.topology)
             now = rows.lock_batch(batch.topology, batch.txid)
@@ -80,8 +84,8 @@ class Transactions(Questions):
         """Apply the partials of the attempt that `committing` names, in one transaction (R10)."""
         failpoints.hit("commit.before_lock")
         with self.store() as rows:
-            rows.lock_definition(committing)
-            now = rows.lock_batch(committing.topology, committing.txid, run)  # waits for a COMMIT under way
+            rows.share_topology(committing)
+            now = rows.lock_batch(committing.topology, committing.txid, run)  # waits for a COMMIT under way, up to 80 s
             if run is not None and now.lease_run != run.name and not now.status.final:
                 rows.take_lease(now, run)  # undone with the transaction: a killed commit leaves the lease as it was
             facts = rows.commit_facts(topology, now)
@@ -132,7 +136,7 @@ class Transactions(Questions):
             also, left = rows.also_covering(batch), skip.given_up(batch, partition)
             skip.check_skip(left, rows.order(batch), also)
             if batch.status.final:
-                rows.prepare_skip(pending)
+                rows.prepare_skip(pending)  # `_free` takes back of an open batch alone
             else:
                 _free(rows, batch, why)
             return rows.give_up(left, why, found_by_run=partition is None)

@@ -162,7 +162,7 @@ class MemoryRows:
         batch = self.tables.batch(assignment.topology, assignment.attempt.txid)
         return self._leased(replace(batch, status=BatchStatus.EMITTED))
 
-    def lock_definition(self, committing: Batch) -> None:
+    def share_topology(self, committing: Batch) -> None:
         """Do nothing: the lock of the ledger is the only lock."""
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:

@@ -163,9 +163,9 @@ class PostgresRows:
             batches.one(self.connection, "batch_emitted", **batches.attempt_ids(assignment), **lease)
         )
 
-    def lock_definition(self, committing: Batch) -> None:
+    def share_topology(self, committing: Batch) -> None:
         """Lock the definition, shared with other commits, and name the session after the attempt."""
-        batch_lock.lock_definition(self.connection, committing)
+        batch_lock.share_topology(self.connection, committing)
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts of a locked batch; if the batch is not emitted, only the newest attempt and the batch's place."""

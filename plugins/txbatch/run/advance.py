@@ -1,8 +1,8 @@
 """The way of a run to its committed batch, the same for Airflow's tasks and for `txbatch run` (R6).
 
 If a batch no longer continues the committed batches, the run aborts the batch, then plans, emits and commits a new batch.
-An abandoned batch goes before the run's own batch: the run emits, commits and succeeds the abandoned batch, or aborts an
-abandoned batch with an interval. If another live run looks after a batch in the way, the caller waits.
+An abandoned batch goes before the run's own batch: the run emits, commits and succeeds the abandoned batch, or aborts a batch
+that the run may not adopt (`decisions.may_adopt`). If another live run looks after a batch in the way, the caller waits.
 """
 
 from __future__ import annotations
@@ -64,11 +64,10 @@ class Advance:
         Return Wait while another live run is in the way, and NothingNew if there is no batch. Raise the errors of the
         steps, except BrokenChain and LeaseHeld; StaleAttempt only if nothing is left for this run to do.
         """
-        self.steps.register()
         adopted: tuple[int, ...] = ()
         last: Committed | None = None  # an adopted batch; if no batch follows, the caller runs its success
         while True:
-            found = self.steps.find_or_plan(self.run)
+            found = self.steps.initialize_transaction(self.run)  # registers again: a rebuild may have swapped states
             if last is not None:
                 if isinstance(found, NothingNew):
                     return Finished(last.batch, last.applied, adopted)
@@ -86,7 +85,7 @@ class Advance:
                 case Yours():
                     committed = self._commit(found)
                     if isinstance(committed, Committed):
-                        if not decisions.is_adopted(found, self.run):
+                        if not decisions.belongs_to_another(found, self.run):
                             return Finished(committed.batch, committed.applied, adopted)
                         last = committed
                 case turn:
@@ -115,8 +114,7 @@ class Advance:
         """True if another run has a newer attempt, a run has aborted the batch to plan anew, or a rebuild has swapped states."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
-            # this run's own attempt has at least the number `batch.fence + 1`, or no other run could have the lease by now
-            newer = now.fence > batch.fence + 1
+            newer = now.fence > batch.fence + 1  # perhaps this run's own, as emit_batch reads again: the lease tells
             return now.replanned or self._is_swapped(now) or (now.lease_run != self.run.name and newer)
         return False
 
@@ -156,8 +154,7 @@ class Advance:
     def _ends_here(self, batch: Batch) -> bool:
         """True if a stale attempt leaves this run nothing to do: a newer try of the run is at work, or the batch is given up.
 
-        A batch is given up by a person, or with an error of the batch. A run that aborts a batch to plan anew gives up nothing,
-        nor does a swap of states.
+        Neither a run that aborts a batch to plan anew nor a swap of states gives up anything.
         """
         now = self.steps.ledger.batch(batch.topology, batch.txid)
         goes_on = now.status is BatchStatus.COMMITTED or now.replanned or self._is_swapped(now)

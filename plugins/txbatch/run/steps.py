@@ -1,4 +1,7 @@
-"""The steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success; and their parts, for trains."""
+"""The steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success.
+
+The parts of steps are for trains: batches of a call that one job emits together (`run.pipeline`).
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ class Steps:
         return found
 
     def find_or_plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
-        """Find or plan at once the batches of the first of several runs, just like the coordinator."""
+        """Find or plan at once the batches of the first of several runs (`planning_ahead.initialize_many`)."""
         with self.concerning():
             found = planning_ahead.initialize_many(self.ledger, self.job.topology, runs, behind, length)
         self._tell(list(zip(found, runs, strict=False)), logging.DEBUG)
@@ -199,10 +202,7 @@ class Steps:
 
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
-        """Context manager. If the block fails, record the reason in the ledger, and raise the failure.
-
-        If the ledger cannot record the reason, only the log has the reason: the failure decides whether a retry helps.
-        """
+        """Context manager. If the block fails, record the reason in the ledger, if possible, and raise the failure."""
         with concerning(attempt=assignment.attempt), self.concerning(assignment.attempt.txid):
             try:
                 yield
@@ -286,10 +286,10 @@ class Steps:
 
     def success(self, batch: Batch) -> bool:
         """Notify spouts, write the files of states, remove staged files, note the success. Return True the first time (R8)."""
-        self.cleaned(batch)
+        self.run_success_without_note(batch)
         return self.ledger.success(batch.topology, batch.txid)
 
-    def cleaned(self, batch: Batch) -> Batch:
+    def run_success_without_note(self, batch: Batch) -> Batch:
         """Run success without its note, and return the batch. The caller announces the batch, and notes the success."""
         if batch.status is not BatchStatus.COMMITTED:  # read before; a committed batch stays committed
             batch = self.ledger.batch(batch.topology, batch.txid)

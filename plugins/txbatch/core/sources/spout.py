@@ -42,7 +42,8 @@ class BatchCoordinator(ABC):
     ) -> Metadata | None:
         """Return the plan of a txid: any JSON value (R3); None for "nothing new".
 
-        `prev_metadata` is this spout's plan in the txid before, None before the first txid. `curr_metadata` is what the run
+        `prev_metadata` is the last plan of this stream, from whichever txid before; None before the first plan, and always None
+        for a partitioned spout. `curr_metadata` is what the run
         asks for: `{"interval": [start, end]}` if the spout reads by time, `{"parameters": {...}}` if the spout declares
         parameters, None for any other spout. A planned txid keeps its plan through retries and clears, and is not planned
         again. If another run was faster and the plan was not stored, the txid is planned again.
@@ -100,8 +101,9 @@ class Spout(SpoutOptions, ABC):
 class PartitionedSpout(PartitionedEmitter, Spout):
     """A spout for a source with partitions; the framework carries their offsets (Trident's IPartitionedTridentSpout).
 
-    Per partition the metadata is JSON with `start` and `end`: the next batch starts at the end of the last committed range. A
-    partition that yields nothing keeps its place; a new partition starts at its beginning, once (R14).
+    Per partition the metadata is JSON with `start` and `end`: the next batch starts at the end of the last planned range, of
+    batches that are committed or in flight. A partition that yields nothing keeps its place; a new partition starts at its
+    beginning, once (R14).
 
     A range may have its number of records, `{"start": a, "end": b, "records": n}`. If another number was read, the range is
     refused (R7): if the source was cut off in between, no records are lost in silence. Plan `records` wherever the number is
@@ -169,9 +171,10 @@ class PartitionedCoordinator(BatchCoordinator):
     At most `max_partitions` ranges have records. An empty range takes no place: the partitions behind have their turn.
     """
 
-    # While several txids are planned (`_looking`): the partitions that may have something new, each with the reason if it is
-    # unreadable. None before the listing; empty if no partition has anything new.
+    # True while several txids are planned in `one_look`.
     _looking = False
+    # While looking: the partitions that may have something new, each with the reason if the partition is unreadable, or None if
+    # the spout is to be asked. None before the listing; empty if no partition has anything new.
     _listed: dict[str, str | None] | None = None
 
     def __init__(self, spout: PartitionedSpout) -> None:
@@ -203,7 +206,7 @@ class PartitionedCoordinator(BatchCoordinator):
         planned: dict[str, Metadata] = {}
         new = 0  # how many of these ranges are not empty
         unreadable: dict[str, str] = {}
-        left = self._to_ask()
+        left = self._to_ask()  # while looking, the very `_listed`: changes here last until the look ends
         for partition in list(left):
             try:
                 range_ = None if left[partition] else self._next_range(txid, partition)
