@@ -103,7 +103,7 @@ CREATE TABLE txbatch.batch (
     closed          json,                            -- windows that it closed, by state: their key, first start, and end of starts
     ahead           bigint,                          -- records of a time after it was planned; null: none (R25)
     ahead_to        bigint,                          -- the greatest of their times, in microseconds since 1970
-    abandoned       boolean NOT NULL DEFAULT false,  -- aborted by a run, as no live run looked after it (R6)
+    abandoned       boolean NOT NULL DEFAULT false,  -- aborted by a run, so that its own run plans anew (R6)
     records_to      bigint,                          -- of all batches that count, as of its commit; null: not known
     came_late       json,                            -- late records that it met of earlier intervals, by stream, position and file; null: it did not look
     found_by        bigint,                          -- of a restate by a look back: the batch that met the late records (R17)

@@ -11,7 +11,7 @@ INSERT INTO txbatch.topology (topology, job, by_interval) VALUES (:topology, :jo
 -- row, makes rows that refer to the topology, and would wait for whoever waits for that batch.
 SELECT topology, job, by_interval, source, digest FROM txbatch.topology WHERE topology = :topology FOR NO KEY UPDATE;
 
--- lock_definition --
+-- share_topology --
 -- The first lock of every commit, which keeps out the swap of a rebuild and no plan (R23); and what others see of this session
 -- in pg_stat_activity, until the transaction ends.
 SELECT set_config('application_name', :name, true) FROM txbatch.topology WHERE topology = :topology FOR KEY SHARE;

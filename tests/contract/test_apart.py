@@ -22,7 +22,7 @@ from txbatch import (
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import DatabasesDisagree, SchemaMismatch, TerminalError
 from txbatch.core.protocol.coordinator import FinishFirst, initialize_transaction, take_turn
-from txbatch.core.protocol.decisions import is_adopted
+from txbatch.core.protocol.decisions import belongs_to_another
 from txbatch.failpoints import FailpointReached
 
 pytestmark = pytest.mark.rule("R21")
@@ -301,7 +301,7 @@ def test_a_dead_runs_half_committed_interval_is_in_nobodys_way(
         assert backing.apart("word_count") == {"last": ("1:1", "taken_back")}
         return
     assert isinstance(found, Batch)
-    assert (found.txid, found.lease_run, is_adopted(found, of_day(2))) == (1, "day 2", True)
+    assert (found.txid, found.lease_run, belongs_to_another(found, of_day(2))) == (1, "day 2", True)
     assert backing.commit(topology, found, words(dog=1)).applied
     mine = initialize_transaction(backing.ledger, topology, of_day(2))
     assert isinstance(mine, Batch)

@@ -23,7 +23,7 @@ from txbatch.core.errors import (
     TerminalError,
 )
 from txbatch.core.protocol.coordinator import FinishFirst, NothingNew, Yours, initialize_transaction, take_turn
-from txbatch.core.protocol.decisions import Wait, WaitReason, is_adopted
+from txbatch.core.protocol.decisions import Wait, WaitReason, belongs_to_another
 
 Words = dict[str, list[Keyed]]
 NONE: Words = {"word_count": []}
@@ -381,11 +381,11 @@ def test_an_heir_has_a_batch_of_its_own_after_the_one_it_adopted(backing: Any) -
     backing.end_leases()
     for _ in ("adopts", "was killed, and is there again"):
         adopted = backing.initialize(topology, "heir")
-        assert (adopted.txid, is_adopted(adopted, run("heir"))) == (1, True)
+        assert (adopted.txid, belongs_to_another(adopted, run("heir"))) == (1, True)
     backing.emit(topology, adopted, words(dog=1), "heir")
     backing.commit(topology, adopted, words(dog=1))
     own = backing.initialize(topology, "heir")
-    assert (own.txid, is_adopted(own, run("heir"))) == (2, False)
+    assert (own.txid, belongs_to_another(own, run("heir"))) == (2, False)
     backing.emit(topology, own, words(dog=1), "heir")
     backing.commit(topology, own, words(dog=1))
     assert [backing.initialize(topology, name).txid for name in ("dead", "heir", "next")] == [1, 2, 3]

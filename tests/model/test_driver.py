@@ -49,7 +49,7 @@ def never_its_turn_to_wait(patch: pytest.MonkeyPatch) -> None:
 
 def own_batch_is_left(patch: pytest.MonkeyPatch) -> None:
     """A run that has finished another's batch is content."""
-    patch.setattr(decisions, "is_adopted", lambda *_: False)
+    patch.setattr(decisions, "belongs_to_another", lambda *_: False)
 
 
 def broken_chain_is_an_error(patch: pytest.MonkeyPatch) -> None:

@@ -253,6 +253,23 @@ def test_an_abort_waits_for_a_plan_that_builds_on_the_batch(bench: Bench, postgr
     assert calls.join()["abort"].status is BatchStatus.ABORTED
 
 
+@pytest.mark.rule("R1", "R16")
+def test_a_skip_locks_batches_in_the_order_of_a_train(bench: Bench, postgres_url: str) -> None:
+    """From the lowest up, as manifests are recorded: of two that lock in other orders PostgreSQL ends one."""
+    bench.topology.max_pending = 2
+    bench.planned("1")
+    bench.planned("2")
+    train, calls = raw_connection(postgres_url), Calls()
+    lock = "SELECT FROM txbatch.batch WHERE topology = 'word_count' AND txid = %s FOR UPDATE NOWAIT"
+    with train.cursor() as cursor:
+        cursor.execute(lock, (1,))
+        calls.start("skip", lambda: bench.ledger.skip("word_count", 2, "why"))
+        wait_for_lock(bench)
+        cursor.execute(lock, (2,))
+    train.rollback()
+    assert isinstance(calls.join()["skip"], NotItsTurn)
+
+
 # ---- R10: the connection is cut
 
 

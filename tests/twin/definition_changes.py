@@ -29,14 +29,13 @@ from txbatch.core.definition.redefinition import (
     steps_of,
 )
 from txbatch.core.definition.stored import StateDefinition, state_definition
-from txbatch.core.protocol import decisions
 from txbatch.core.state.pruned import begun
 from txbatch.core.state.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_changed
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.stored import StoredState
-from txbatch.memory.tables import Tables
+from txbatch.memory.tables import Tables, next_txid
 from txbatch.memory.upstream import readers
 
 Of = TypeVar("Of")
@@ -62,7 +61,7 @@ def _apply(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
     found = check(tables, topology, job)
     if found:
         batches = tables.batches_of(tables.name_of(topology))
-        txid = decisions.next_txid([batch.txid for batch in batches])
+        txid = next_txid([batch.txid for batch in batches])
         known = tables.known(topology)
         _change(tables, topology, steps_of(found), txid)
         tables.store_definition(topology, job, known)

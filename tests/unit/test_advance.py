@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from refusals import refused
-from support import ListSpout, word_count
+from support import ListSpout, LogSpout, run, word_count
 
+from txbatch import Spout
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
+from txbatch.core.errors import BrokenChain
 from txbatch.core.protocol.coordinator import Yours, initialize_transaction, take_turn
 from txbatch.core.protocol.decisions import Wait
 from txbatch.memory.application import MemoryApplication
@@ -48,17 +51,22 @@ def once(call: Callable[[], object], *, seconds: float, name: str) -> Iterator[N
 
 
 class Case:
-    """A topology by the day; the clock of its ledger is this object's."""
+    """A topology, by the day unless it has another spout; the clock of its ledger is this object's."""
 
-    def __init__(self) -> None:
+    def __init__(self, spout: Spout | None = None) -> None:
         self.now = START + 100 * DAY
         self.ledger, self.staging = MemoryLedger(clock=lambda: self.now), MemoryStaging()
-        self.topology = word_count(Daily(), max_pending=2)
+        self.topology = word_count(spout or Daily(), max_pending=2)
         self.steps = Steps(MemoryJob(self.topology), self.ledger, self.staging, MemoryRunLocks(), once)
         self.application = MemoryApplication(self.topology, self.staging)
 
-    def advance(self, number: int) -> Any:
-        return Advance(self.steps, of_day(number), self.application.emit).to_commit()
+    def advance(self, of: int | Run) -> Any:
+        return Advance(self.steps, of if isinstance(of, Run) else of_day(of), self.application.emit).to_commit()
+
+    def emitted(self, of: Run) -> Any:
+        planned = self.steps.initialize_transaction(of)
+        assert isinstance(planned, Batch)
+        return self.steps.emit_batch(planned, of, self.application.emit)
 
     def overtaken(self) -> None:
         """The first day's run sleeps, and the second day's aborts its batch as abandoned."""
@@ -114,6 +122,75 @@ def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest
     monkeypatch.setattr(Steps, "commit", aborted)
     with refused("TX404"):
         case.advance(1)
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.parametrize("told", ["by the commit", "by the abort"])
+def test_a_run_whose_batch_an_older_try_aborted_by_a_broken_chain_plans_anew(
+    monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """Two tries of one run share an attempt; the older one, taken for dead, aborts the batch and dies before it plans anew."""
+    case = Case(LogSpout({"a": 30}))
+    for name in "12":
+        assert isinstance(case.emitted(run(name)), Batch)
+    case.ledger.abort("word_count", 1, "wrong")
+    broken = case.ledger.batch("word_count", 2)
+    ledger, commit = case.ledger, Steps.commit
+
+    def older_try() -> None:
+        monkeypatch.setattr(Steps, "commit", commit)
+        monkeypatch.setattr(case.ledger, "abort", abort)
+        with pytest.raises(BrokenChain):
+            case.steps.commit(broken, run("2"))
+
+    def committing(*given: Any) -> Any:
+        older_try()
+        return commit(*given)
+
+    def aborting(*given: Any, **options: Any) -> Any:
+        older_try()
+        return abort(*given, **options)
+
+    abort = ledger.abort
+    if told == "by the commit":
+        monkeypatch.setattr(Steps, "commit", committing)
+    else:
+        monkeypatch.setattr(case.ledger, "abort", aborting)
+    finished = case.advance(run("2"))
+    assert isinstance(finished, Finished)
+    assert (finished.batch.txid, finished.applied) == (3, True)
+    assert case.ledger.batch("word_count", 2).status is BatchStatus.ABORTED
+
+
+@pytest.mark.rule("R23")
+@pytest.mark.parametrize("swapped", ["before it commits", "while it emits"])
+def test_a_run_whose_attempt_a_swap_of_states_has_ended_emits_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    """As the swap of a rebuild does: the batch is planned, with another token and the same number."""
+    commit, emit = Steps.commit, case.application.emit
+
+    def swap() -> None:
+        monkeypatch.setattr(Steps, "commit", commit)
+        monkeypatch.setattr(case.application, "emit", emit)
+        batches, at = case.ledger.tables.batches, ("word_count", 1)
+        batches[at] = replace(batches[at], status=BatchStatus.PLANNED, token="another")
+
+    def committing(*given: Any) -> Any:
+        swap()
+        return commit(*given)
+
+    def emitting(*given: Any) -> None:
+        emit(*given)
+        swap()
+
+    if swapped == "while it emits":
+        monkeypatch.setattr(case.application, "emit", emitting)
+    else:
+        monkeypatch.setattr(Steps, "commit", committing)
+    finished = Advance(case.steps, of_day(1), lambda *given: case.application.emit(*given)).to_commit()
+    assert isinstance(finished, Finished)
+    assert (finished.batch.txid, finished.batch.fence, finished.applied) == (1, 2, True)
 
 
 def test_a_run_whose_batch_was_committed_meanwhile_is_told_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

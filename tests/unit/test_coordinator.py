@@ -236,6 +236,20 @@ def test_at_most_so_many_partitions() -> None:
     assert list(planned(spout)["partitions"]) == ["b", "c"]
 
 
+def test_an_empty_range_takes_no_place_of_a_partition_with_records() -> None:
+    """Else the partitions behind it are never planned (R4)."""
+
+    class Eager(LogSpout):
+        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+            start = last_metadata["end"] if last_metadata else 0
+            return {"start": start, "end": self.lengths[partition]}
+
+    spout = Eager({"a": 5, "b": 3, "c": 3})
+    spout.max_partitions = 1
+    behind = {"a": {"start": 0, "end": 5}}
+    assert planned(spout, behind)["partitions"] == {"a": {"start": 5, "end": 5}, "b": {"start": 0, "end": 3}}
+
+
 def test_a_range_that_leaves_records_out_or_takes_them_twice() -> None:
     class Jumps(LogSpout):
         def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:

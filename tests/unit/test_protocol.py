@@ -41,12 +41,12 @@ from txbatch.core.protocol.decisions import (
     consumed,
     decide_initialize,
     moved,
-    next_txid,
     uncovered,
 )
 from txbatch.core.protocol.fence import check_attempt, check_fence
 from txbatch.core.protocol.ledger import Head, Order
 from txbatch.core.protocol.questions import Unfinished, unfinished
+from txbatch.memory.tables import next_txid
 
 RANGE = {"start": 10, "end": 20}
 PLANNED = Batch(

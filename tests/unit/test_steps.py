@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from refusals import refused
 from support import ListSpout, run, word_count
 
 from txbatch import Count
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.errors import (
     BadFunction,
+    BadRecord,
     EmissionFailed,
     FunctionFailed,
     OutcomeUnknown,
@@ -29,6 +31,7 @@ from txbatch.core.errors import (
     TerminalError,
     TransientError,
     TxbatchError,
+    Unavailable,
     Unexpected,
 )
 from txbatch.core.topology.topology import Topology
@@ -75,6 +78,29 @@ def test_a_file_that_cannot_be_read_does_not_hide_why_an_attempt_failed(
     with pytest.raises(TransientError, match="spark-submit ended with 1"):
         steps.emit_batch(batch, run("1"), submit)
     assert noted == ["TX002 (try again): spark-submit ended with 1"]
+
+
+def test_a_failure_that_the_ledger_cannot_record_is_raised_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A terminal failure stays one: no retry runs Spark again only because the ledger is away (R24)."""
+    topology, ledger = word_count(ListSpout(5)), MemoryLedger()
+    steps = Steps(
+        MemoryJob(topology), ledger, Staging(tmp_path.as_uri()), MemoryRunLocks(), lambda *_, **__: nullcontext()
+    )
+    batch = steps.initialize_transaction(run("1"))
+    assert isinstance(batch, Batch)
+
+    def away(*_: object) -> None:
+        raise Unavailable("connection refused")
+
+    def submit(*_: object) -> None:
+        monkeypatch.setattr(ledger, "fail_attempt", away)
+        raise BadRecord("line 17: size is no number")
+
+    with refused("TX301", "line 17"):
+        steps.emit_batch(batch, run("1"), submit)
+    assert "connection refused" in caplog.text
 
 
 @dataclass(frozen=True, slots=True)

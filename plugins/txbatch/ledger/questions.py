@@ -23,7 +23,7 @@ class Questions(ABC):
 
     @abstractmethod
     def store(self, *, snapshot: bool = False) -> AbstractContextManager[Rows]:
-        """Context manager. Yield the rows of one transaction. If the block raises, nothing is changed.
+        """Context manager. Yield the rows of one transaction. If the block raises, the ledger is unchanged.
 
         All operations of a `snapshot` see the rows at the same moment.
         """

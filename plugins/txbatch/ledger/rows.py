@@ -1,10 +1,9 @@
-"""The rows of a ledger inside one transaction: read under locks, and written. Decisions are made elsewhere."""
+"""The rows of a ledger inside one transaction: read under locks, and written. `core.protocol` decides about batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from txbatch.core.batch.manifest import Manifest
@@ -12,11 +11,11 @@ from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan
 from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, Order, RunPlan
-from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
 from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
+from txbatch.ledger.look_back_rows import LookBackRows
 
 
 class Registered(NamedTuple):
@@ -26,17 +25,21 @@ class Registered(NamedTuple):
     digest: str | None
 
 
-class Rows(Protocol):
+class Rows(LookBackRows, Protocol):
     """The rows of a ledger inside one transaction. Locks are taken in the order topology, batch, state keys (R1)."""
 
     def lock_topology(self, topology: str) -> Registered:
         """Lock a topology against other plans. Raise UnknownName if the topology is missing."""
 
     def lock_batch(self, topology: str, txid: int, run: Run | None = None) -> Batch:
-        """Lock a batch. Raise UnknownName if missing, LeaseHeld if a live commit holds the batch; `run` may end its own."""
+        """Lock a batch. Raise UnknownName if missing.
 
-    def lock_open_batches(self, topology: str) -> Sequence[Batch]:
-        """Lock the batches in flight, oldest first."""
+        If another session holds the row, wait up to 80 seconds; `run` may end its own stalled commit. Then raise LeaseHeld if
+        the session is a commit of the batch, Unavailable if not.
+        """
+
+    def lock_open_batches(self, topology: str, txid: int) -> Sequence[Batch]:
+        """Lock a batch and the batches in flight, by ascending txids, and return the batches in flight."""
 
     def batch(self, topology: str, txid: int) -> Batch:
         """Return a batch, without a lock."""
@@ -65,17 +68,8 @@ class Rows(Protocol):
     def version(self, topology: str, position: int) -> PositionVersion:
         """Return the current version of a position. Raise UnknownName if the position is missing."""
 
-    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
-        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
-
-    def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records met by committed batches, unless a later version counts the records."""
-
-    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> Sequence[CountedPlan]:
-        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
-
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
-        """Store plans as the next txids, found by their runs from now on, which wait no longer."""
+        """Store plans as the next txids. The plans' runs find their batches from now on, and no longer wait."""
 
     def take_lease(self, batch: Batch, run: Run) -> None:
         """Let a run look after a batch."""
@@ -98,8 +92,8 @@ class Rows(Protocol):
     def take_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Store an attempt's manifest, and return the emitted batch."""
 
-    def lock_definition(self, committing: Batch) -> None:
-        """Lock the definition, shared with other commits: the first lock of a commit."""
+    def share_topology(self, committing: Batch) -> None:
+        """Lock the topology's row against the swap of a rebuild alone: the first lock of a commit, shared with plans."""
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts for `decide_commit` of a locked batch; all of them only if the batch is emitted."""
@@ -134,8 +128,8 @@ class Rows(Protocol):
     def prepare_skip(self, pending: Sequence[Batch]) -> None:
         """Keep the oldest batch in flight from being half committed in other databases (R21)."""
 
-    def free(self, batch: Batch, reason: str, *, abandoned: bool) -> None:
-        """Abort a batch: the records are free, and the partitions behind (R16, R25). `abandoned`: nobody looked after it."""
+    def free(self, batch: Batch, reason: str, *, replanned: bool) -> None:
+        """Abort a batch: the records are free, and the partitions behind (R16, R25). `replanned`: the batch's run plans again."""
 
     def also_covering(self, batch: Batch) -> Sequence[int]:
         """Return the other txids, not aborted, with intervals that overlap the batch's interval."""

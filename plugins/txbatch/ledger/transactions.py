@@ -24,7 +24,11 @@ from txbatch.ledger.rows import Rows
 
 
 class Transactions(Questions):
-    """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, nothing is changed."""
+    """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, the ledger is unchanged.
+
+    Databases with states apart commit before the ledger, within the block (R21). If the block raises afterwards, such a database
+    may be changed, until the next attempt or an abort takes back.
+    """
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1)."""
@@ -40,14 +44,14 @@ class Transactions(Questions):
             if decisions.moved(head, *rows.heads(head.topology, runs)):
                 return None
             if topology is not None and definition_digest(topology) != stored.digest:
-                rows.store_definition(topology, stored.job)  # another may have been registered meanwhile
+                rows.store_definition(topology, stored.job)  # a process may have registered since the head was read
             if topology is not None:
                 plans = _pinned(rows, topology, plans)
             may = list(decisions.before_refused(plans, _plan_check(rows, head.topology, runs)))
             return list(rows.insert_batches(head, may))
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6)."""
+        """Take over an abandoned batch, or abort the batch if the run may not adopt (R6, `decisions.may_adopt`)."""
         with suppress(LeaseHeld), self.store() as rows:
             rows.lock_topology(batch.topology)
             now = rows.lock_batch(batch.topology, batch.txid)
@@ -80,8 +84,8 @@ class Transactions(Questions):
         """Apply the partials of the attempt that `committing` names, in one transaction (R10)."""
         failpoints.hit("commit.before_lock")
         with self.store() as rows:
-            rows.lock_definition(committing)
-            now = rows.lock_batch(committing.topology, committing.txid, run)  # waits for a COMMIT under way
+            rows.share_topology(committing)
+            now = rows.lock_batch(committing.topology, committing.txid, run)  # waits for a COMMIT under way, up to 80 s
             if run is not None and now.lease_run != run.name and not now.status.final:
                 rows.take_lease(now, run)  # undone with the transaction: a killed commit leaves the lease as it was
             facts = rows.commit_facts(topology, now)
@@ -102,7 +106,9 @@ class Transactions(Questions):
             decisions.check_success(rows.lock_batch(topology, txid))
             return False
 
-    def abort(self, topology: str, txid: int, why: str, attempt: Assignment | None = None) -> Batch:
+    def abort(
+        self, topology: str, txid: int, why: str, attempt: Assignment | None = None, *, replanned: bool = False
+    ) -> Batch:
         """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
         failpoints.hit("abort.before_lock")
         with self.store() as rows:
@@ -112,7 +118,7 @@ class Transactions(Questions):
                 fence.check_fence(batch, attempt.attempt, attempt.token)
             decisions.check_abort(batch)
             if batch.status is not BatchStatus.ABORTED:
-                _free(rows, batch, why)
+                _free(rows, batch, why, replanned=replanned)
             return rows.batch(topology, txid)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
@@ -124,13 +130,13 @@ class Transactions(Questions):
         """
         with self.store() as rows:
             rows.lock_topology(topology)
-            batch = rows.lock_batch(topology, txid)
-            skip.check_may_skip(batch)
-            pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
+            skip.check_may_skip(rows.batch(topology, txid))
+            pending = rows.lock_open_batches(topology, txid)  # none of them commits meanwhile
+            batch = rows.batch(topology, txid)
             also, left = rows.also_covering(batch), skip.given_up(batch, partition)
             skip.check_skip(left, rows.order(batch), also)
             if batch.status.final:
-                rows.prepare_skip(pending)
+                rows.prepare_skip(pending)  # `_free` takes back of an open batch alone
             else:
                 _free(rows, batch, why)
             return rows.give_up(left, why, found_by_run=partition is None)
@@ -188,14 +194,14 @@ def _write(rows: Rows, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
 def _abort_abandoned(rows: Rows, batch: Batch, run: Run) -> bool:
     """Abort an abandoned batch; return False if a warehouse has rows of the batch and cannot take them back."""
     try:
-        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so", abandoned=True)
+        _free(rows, batch, f"abandoned by {batch.lease_run}; {run.name} found it so", replanned=True)
     except HalfCommitted:
         return False
     return True
 
 
-def _free(rows: Rows, batch: Batch, reason: str, *, abandoned: bool = False) -> None:
+def _free(rows: Rows, batch: Batch, reason: str, *, replanned: bool = False) -> None:
     """Take back all rows in states apart, then free the batch's records."""
     rows.take_back(batch)
     rows.supersede_attempts(batch)
-    rows.free(batch, reason, abandoned=abandoned)
+    rows.free(batch, reason, replanned=replanned)

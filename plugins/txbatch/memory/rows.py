@@ -51,8 +51,8 @@ class MemoryRows:
         """Return a batch: the lock of the ledger is the only lock. Raise UnknownName if missing."""
         return self.tables.batch(topology, txid)
 
-    def lock_open_batches(self, topology: str) -> list[Batch]:
-        """Return the batches in flight, oldest first."""
+    def lock_open_batches(self, topology: str, txid: int) -> list[Batch]:
+        """Return the batches in flight, by ascending txids."""
         return [each for each in self.tables.batches_of(topology) if not each.status.final]
 
     def batch(self, topology: str, txid: int) -> Batch:
@@ -162,7 +162,7 @@ class MemoryRows:
         batch = self.tables.batch(assignment.topology, assignment.attempt.txid)
         return self._leased(replace(batch, status=BatchStatus.EMITTED))
 
-    def lock_definition(self, committing: Batch) -> None:
+    def share_topology(self, committing: Batch) -> None:
         """Do nothing: the lock of the ledger is the only lock."""
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
@@ -230,12 +230,12 @@ class MemoryRows:
             apart = self.tables.states_apart(turn.topology)
             self.warehouses.prepare_skip(self.ledger, [turn], apart, self.tables.view)
 
-    def free(self, batch: Batch, reason: str, *, abandoned: bool) -> None:
-        """Abort a batch. `abandoned`: nobody looked after the batch."""
+    def free(self, batch: Batch, reason: str, *, replanned: bool) -> None:
+        """Abort a batch. `replanned`: the batch's run plans again."""
         restated = f"{batch.reason}; aborted: " if batch.kind is BatchKind.RESTATE else ""
         why = restated + one_line(reason)
         self.tables.batches[batch.topology, batch.txid] = replace(
-            batch, status=BatchStatus.ABORTED, reason=why, abandoned=abandoned
+            batch, status=BatchStatus.ABORTED, reason=why, replanned=replanned
         )
 
     def also_covering(self, batch: Batch) -> list[int]:

@@ -36,6 +36,11 @@ from txbatch.core.topology.topology import Topology
 from txbatch.memory.stored import Attempt, Counting, StoredState, Times, TopologyRow
 
 
+def next_txid(txids: Sequence[int]) -> int:
+    """Return the txid after these: consecutive from 1, never reused, never skipped (R1)."""
+    return txids[-1] + 1 if txids else 1
+
+
 @dataclass
 class Tables:
     """Each field is a table of the ledger, by primary key."""
@@ -116,7 +121,7 @@ class Tables:
         ordinary = [batch for batch in alive if batch.kind is not BatchKind.RESTATE]
         head = Head(
             topology=topology,
-            next_txid=decisions.next_txid([batch.txid for batch in batches]),
+            next_txid=next_txid([batch.txid for batch in batches]),
             own=None,
             pending=pending,
             prev=ordinary[-1] if ordinary else None,
@@ -295,8 +300,8 @@ class Tables:
 
     def give_up(self, batch: Batch, why: str, *, found_by_run: bool) -> Batch:
         """Give up records by a new txid: the records count as read (R16). `found_by_run`: the batch's runs find the txid."""
-        txid = decisions.next_txid([each.txid for each in self.batches_of(batch.topology)])
-        skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=one_line(why), abandoned=False)
+        txid = next_txid([each.txid for each in self.batches_of(batch.topology)])
+        skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=one_line(why), replanned=False)
         given_up = replace(skip, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
         self.batches[batch.topology, txid] = given_up
         self.leases[batch.topology, txid] = self.leases[batch.topology, batch.txid]

@@ -258,7 +258,7 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
         note_it = catching_up.noted(steps, run, wanted, partial(result.tell, waiting.context))
         many, application = None if asked is None else len(asked), self._application()
         with (
-            Runner(steps, application, waits=waits, succeed=steps.cleaned) as runner,
+            Runner(steps, application, waits=waits, succeed=steps.run_success_without_note) as runner,
             log_progress(topology.name, many, lambda: application.stage) as log_it,
         ):
             done = [batch.txid for batch in watch(runner.catch_up(run, asked), many, told, found=runner.found)]

@@ -18,7 +18,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from txbatch import __version__
 from txbatch.core.batch.transaction import BatchStatus, Run
 from txbatch.core.errors import DatabaseRefused, OutcomeUnknown, TerminalError, TransientError, TxbatchError
-from txbatch.core.protocol.fence import waited_for
+from txbatch.core.protocol.fence import held_by_another
 from txbatch.core.text import one_line
 from txbatch.orchestration.airflow import ledger_url, open_ledger
 from txbatch.run.run_names import OF_CALL
@@ -229,7 +229,7 @@ class TurnTrigger(_PollingTrigger):
 
     def _fires(self, ledger: PostgresLedger) -> bool:
         lowest = self.txid if self.own is None else ledger.turn_of(self.topology, self.own)
-        return lowest is None or not waited_for(ledger.batch(self.topology, lowest), Run(self.run_name))
+        return lowest is None or not held_by_another(ledger.batch(self.topology, lowest), Run(self.run_name))
 
 
 class EmissionTrigger(TurnTrigger):

@@ -37,9 +37,9 @@ CLI_LEASE_SECONDS = 120
 
 
 class PostgresLedger(Transactions):
-    """`core.protocol.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`.
+    """`core.protocol.ledger.Ledger` on a migrated database; states apart live in `warehouses`.
 
-    The transactions that decide are `Transactions`.
+    Each method is one transaction of the ledger, by `Transactions` where the protocol decides.
     """
 
     def __init__(

@@ -59,9 +59,12 @@ class PostgresRows:
         """Lock a batch, as `batch_lock.locked_row` does."""
         return batches.lock_batch(self.connection, topology, txid, run)
 
-    def lock_open_batches(self, topology: str) -> Sequence[Batch]:
-        """Lock the batches in flight, oldest first."""
-        return batches.batches(self.connection, "lock_open_batches", topology=topology)
+    def lock_open_batches(self, topology: str, txid: int) -> Sequence[Batch]:
+        """Lock a batch and the batches in flight, each as `lock_batch` does, and return the batches in flight."""
+        in_flight = batches.batches(self.connection, "open_batches", topology=topology)
+        txids = sorted({txid, *(each.txid for each in in_flight)})
+        locked = [self.lock_batch(topology, each) for each in txids]
+        return [each for each in locked if not each.status.final]
 
     def batch(self, topology: str, txid: int) -> Batch:
         """Return a batch, without a lock."""
@@ -160,9 +163,9 @@ class PostgresRows:
             batches.one(self.connection, "batch_emitted", **batches.attempt_ids(assignment), **lease)
         )
 
-    def lock_definition(self, committing: Batch) -> None:
+    def share_topology(self, committing: Batch) -> None:
         """Lock the definition, shared with other commits, and name the session after the attempt."""
-        batch_lock.lock_definition(self.connection, committing)
+        batch_lock.share_topology(self.connection, committing)
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts of a locked batch; if the batch is not emitted, only the newest attempt and the batch's place."""
@@ -227,9 +230,9 @@ class PostgresRows:
         """Keep the oldest batch in flight from being half committed in other databases."""
         self.warehouses.prepare_skip(self.connection, pending)
 
-    def free(self, batch: Batch, reason: str, *, abandoned: bool) -> None:
-        """Abort a batch: the records are free, and the partitions behind. `abandoned`: nobody looked after the batch."""
-        self._run("abort", {**batches.batch_ids(batch), "reason": one_line(reason), "abandoned": abandoned})
+    def free(self, batch: Batch, reason: str, *, replanned: bool) -> None:
+        """Abort a batch: the records are free, and the partitions behind. `replanned`: the batch's run plans again."""
+        self._run("abort", {**batches.batch_ids(batch), "reason": one_line(reason), "abandoned": replanned})
         offsets.note_missed(self.connection, batch)
 
     def also_covering(self, batch: Batch) -> Sequence[int]:

@@ -1,8 +1,8 @@
 """The way of a run to its committed batch, the same for Airflow's tasks and for `txbatch run` (R6).
 
 If a batch no longer continues the committed batches, the run aborts the batch, then plans, emits and commits a new batch.
-An abandoned batch goes before the run's own batch: the run emits, commits and succeeds the abandoned batch, or aborts an
-abandoned batch with an interval. If another live run looks after a batch in the way, the caller waits.
+An abandoned batch goes before the run's own batch: the run emits, commits and succeeds the abandoned batch, or aborts a batch
+that the run may not adopt (`decisions.may_adopt`). If another live run looks after a batch in the way, the caller waits.
 """
 
 from __future__ import annotations
@@ -62,13 +62,12 @@ class Advance:
         """Bring the run's batch to its commit, after all batches adopted on the way.
 
         Return Wait while another live run is in the way, and NothingNew if there is no batch. Raise the errors of the
-        steps, except BrokenChain and LeaseHeld; StaleAttempt only if the ledger leaves nothing for this run to do.
+        steps, except BrokenChain and LeaseHeld; StaleAttempt only if nothing is left for this run to do.
         """
-        self.steps.register()
         adopted: tuple[int, ...] = ()
         last: Committed | None = None  # an adopted batch; if no batch follows, the caller runs its success
         while True:
-            found = self.steps.find_or_plan(self.run)
+            found = self.steps.initialize_transaction(self.run)  # registers again: a rebuild may have swapped states
             if last is not None:
                 if isinstance(found, NothingNew):
                     return Finished(last.batch, last.applied, adopted)
@@ -86,7 +85,7 @@ class Advance:
                 case Yours():
                     committed = self._commit(found)
                     if isinstance(committed, Committed):
-                        if not decisions.is_adopted(found, self.run):
+                        if not decisions.belongs_to_another(found, self.run):
                             return Finished(committed.batch, committed.applied, adopted)
                         last = committed
                 case turn:
@@ -112,12 +111,16 @@ class Advance:
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
-        """True if another run has made a newer attempt of the batch than this run, or has aborted the batch as abandoned."""
+        """True if another run has a newer attempt, a run has aborted the batch to plan anew, or a rebuild has swapped states."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
-            newer = now.fence > batch.fence + 1  # attempt `batch.fence + 1` is this run's own
-            return now.abandoned or (now.lease_run != self.run.name and newer)
+            newer = now.fence > batch.fence + 1  # perhaps this run's own, as emit_batch reads again: the lease tells
+            return now.replanned or self._is_swapped(now) or (now.lease_run != self.run.name and newer)
         return False
+
+    def _is_swapped(self, now: Batch) -> bool:
+        """True if a rebuild has swapped states since the newest attempt began: the batch is open, and is emitted again (R23)."""
+        return not now.status.final and now.fence > 0 and self.steps.ledger.newest_attempt(now)[0].token != now.token
 
     def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
         """Emit, commit and succeed an adopted batch, and keep the lease of the run's own batch meanwhile.
@@ -149,10 +152,13 @@ class Advance:
         return LookAgain(why)
 
     def _ends_here(self, batch: Batch) -> bool:
-        """True if a newer try of this run is at work, or a person has aborted the batch: there is nothing to look for again."""
+        """True if a stale attempt leaves this run nothing to do: a newer try of the run is at work, or the batch is given up.
+
+        Neither a run that aborts a batch to plan anew nor a swap of states gives up anything.
+        """
         now = self.steps.ledger.batch(batch.topology, batch.txid)
-        over = now.status is BatchStatus.COMMITTED or now.abandoned
-        return now.lease_run == self.run.name and not over
+        goes_on = now.status is BatchStatus.COMMITTED or now.replanned or self._is_swapped(now)
+        return now.lease_run == self.run.name and not goes_on
 
     def _commit_what_is_staged(self, batch: Batch) -> Committed:
         """Commit a batch. If staged files are lost or changed, emit a new attempt first, once (R7)."""

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.protocol.decisions import Wait
-from txbatch.core.protocol.fence import waited_for
+from txbatch.core.protocol.fence import held_by_another
 from txbatch.core.protocol.ports import Application, RunLocks
 from txbatch.core.text import one_line
 from txbatch.run.bulk import Planned, emit_ahead
@@ -136,4 +136,4 @@ def _waiting(steps: Steps, run: Run) -> list[Planned]:
 
 
 def _waits(batch: Batch, run: Run) -> bool:
-    return batch.status is BatchStatus.PLANNED and not batch.fence and waited_for(batch, run)
+    return batch.status is BatchStatus.PLANNED and not batch.fence and held_by_another(batch, run)

@@ -1,4 +1,7 @@
-"""The steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success; and their parts, for trains."""
+"""The steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success.
+
+The parts of steps are for trains: batches of a call that one job emits together (`run.pipeline`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,15 @@ from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.errors import BrokenChain, LeaseHeld, NotEmitted, TerminalError, TransientError, concerning
+from txbatch.core.errors import (
+    BrokenChain,
+    LeaseHeld,
+    NotEmitted,
+    TerminalError,
+    TransientError,
+    TxbatchError,
+    concerning,
+)
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, planning_ahead, restate
 from txbatch.core.protocol.coordinator import NothingNew
@@ -71,7 +82,7 @@ class Steps:
         return found
 
     def find_or_plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
-        """Find or plan at once the batches of the first of several runs, just like the coordinator."""
+        """Find or plan at once the batches of the first of several runs (`planning_ahead.initialize_many`)."""
         with self.concerning():
             found = planning_ahead.initialize_many(self.ledger, self.job.topology, runs, behind, length)
         self._tell(list(zip(found, runs, strict=False)), logging.DEBUG)
@@ -191,14 +202,21 @@ class Steps:
 
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
-        """Context manager. If the block fails, record the reason in the ledger, and raise the failure."""
+        """Context manager. If the block fails, record the reason in the ledger, if possible, and raise the failure."""
         with concerning(attempt=assignment.attempt), self.concerning(assignment.attempt.txid):
             try:
                 yield
             except Exception as error:
                 failure = failure_of(folder, assignment, error)
-                self.ledger.fail_attempt(assignment, str(failure))
+                self._note_failure(assignment, failure)
                 raise failure from error
+
+    def _note_failure(self, assignment: Assignment, failure: Exception) -> None:
+        try:
+            self.ledger.fail_attempt(assignment, str(failure))
+        except TxbatchError as error:
+            of = f"{assignment.topology} {assignment.attempt}"
+            log.warning("%s: the ledger cannot record why the attempt failed: %s", of, error)
 
     def emit_or_wait(self, batch: Batch, run: Run, submit: Submit) -> Batch | Wait:
         """Emit the batch. Return Wait while another live run works on the batch."""
@@ -232,7 +250,7 @@ class Steps:
         try:
             committed = self.ledger.commit(self.job.topology, batch, staged, run)
         except BrokenChain as error:
-            self.ledger.abort(batch.topology, batch.txid, str(error), assignment)
+            self.ledger.abort(batch.topology, batch.txid, str(error), assignment, replanned=True)
             raise
         failpoints.hit("commit.committed")
         done = "committed" if committed.applied else "already committed"
@@ -268,10 +286,10 @@ class Steps:
 
     def success(self, batch: Batch) -> bool:
         """Notify spouts, write the files of states, remove staged files, note the success. Return True the first time (R8)."""
-        self.cleaned(batch)
+        self.run_success_without_note(batch)
         return self.ledger.success(batch.topology, batch.txid)
 
-    def cleaned(self, batch: Batch) -> Batch:
+    def run_success_without_note(self, batch: Batch) -> Batch:
         """Run success without its note, and return the batch. The caller announces the batch, and notes the success."""
         if batch.status is not BatchStatus.COMMITTED:  # read before; a committed batch stays committed
             batch = self.ledger.batch(batch.topology, batch.txid)

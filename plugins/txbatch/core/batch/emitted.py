@@ -11,8 +11,8 @@ class ReadPartition:
     """The number of records read from a partition, and the sum of the records' xxhash64 (as text, decimal(38,0)).
 
     `latest` is the largest time of a stream with a watermark, in microseconds since 1970. `ahead` is the number of records
-    with a time after the batch was planned; None if the time of planning is unknown. Both follow from the records, and are
-    not compared.
+    with a time after the batch was planned; None if the time of planning is unknown. Two of these are equal if the records and
+    fingerprints are (R7c): `latest` follows from the records, and `ahead` also from the time of planning.
     """
 
     records: int

@@ -142,8 +142,8 @@ def check_same_records(
 ) -> None:
     """Refuse other records from a transactional spout than earlier (R7c): ReadDifferently names partition, expected and found.
 
-    Only an opaque spout may leave a partition out (R13), unless a restate accepts missing partitions: Incomplete. `source` is
-    the topology's source identity, with the kind of each stream.
+    Raise Incomplete if a partition was left out, unless the spout is opaque (R13), or a restate accepts missing partitions.
+    `source` is the topology's source identity, with the kind of each stream.
     """
     for stream, holes in manifest.unreadable.items():
         if holes and source[stream]["kind"] != "opaque" and not accept_missing:

@@ -27,11 +27,12 @@ __all__ = ["BatchPlan", "Gone", "OfInterval", "Range", "Ranges", "StreamPlan", "
 class BatchPlan:
     """The plan of all streams of a batch.
 
-    `streams` are the plans in the batch; `idle` are the last plans of all other streams, for the next plans to continue.
+    `streams` are the plans in the batch; `idle` are the last plans of streams without partitions that are not in the batch, for
+    the next plans to continue. A stream that was never planned is in neither.
     `parameters` are the run's parameters that choose data. If `whole`, no partition may be left out, even by an opaque spout.
     `static` has the versions of static states and `as_of` the cuts of live states, for looking records up. `watermark` has by
-    stream the time before which records are late. `planned_at` is the time of planning, if a stream has processing time
-    (R28). `base` has by stream the first record number, if records have numbers (R29).
+    stream the time before which records are late. `planned_at` is the processing time of the batch, if a stream has
+    processing time (R28). `base` has by stream the first record number, if records have numbers (R29).
     """
 
     streams: Mapping[str, StreamPlan]

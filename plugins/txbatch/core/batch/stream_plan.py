@@ -44,7 +44,7 @@ class Ranges:
 
     `continues` names the partitions with a range that follows an earlier planned range. `unreadable` has the reason for each
     partition that could not be asked. `missing` names partitions that were read before and are listed no more. `rest` has the
-    further keys of a coordinator.
+    further keys of a coordinator of a user's own, also `continues`, `unreadable` and `missing` if empty or of another type.
     """
 
     partitions: Mapping[str, Range]
@@ -74,25 +74,25 @@ class Ranges:
     def from_json(cls, plan: Mapping[str, Any]) -> Ranges:
         """Return the ranges planned by a PartitionedCoordinator."""
         kinds = {"continues": list, "unreadable": Mapping, "missing": list}
-        said = {name: plan[name] for name, kind in kinds.items() if isinstance(plan.get(name), kind) and plan[name]}
+        ours = {name: plan[name] for name, kind in kinds.items() if isinstance(plan.get(name), kind) and plan[name]}
         return cls(
             partitions={name: Range.from_json(of) for name, of in plan["partitions"].items()},
-            continues=tuple(said.get("continues", ())),
-            unreadable=said.get("unreadable", _EMPTY),
-            missing=tuple(said.get("missing", ())),
-            rest={name: value for name, value in plan.items() if name != "partitions" and name not in said},
+            continues=tuple(ours.get("continues", ())),
+            unreadable=ours.get("unreadable", _EMPTY),
+            missing=tuple(ours.get("missing", ())),
+            rest={name: value for name, value in plan.items() if name != "partitions" and name not in ours},
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Undivided:
-    """The plan of a stream without partitions: the JSON from the coordinator, for the emitter."""
+    """The plan of a stream without partitions. The value `plan` is the JSON from the coordinator, for the emitter."""
 
     plan: Any
 
     @property
     def ranges(self) -> dict[str, Any]:
-        """The plan as the range of the only partition, ''."""
+        """The whole plan as one range, as of a stream with a single partition of empty name."""
         return {"": self.plan}
 
     @property

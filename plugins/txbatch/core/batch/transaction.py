@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from txbatch.core.batch.loaded import Loaded
     from txbatch.core.batch.plan import BatchPlan
 
-INIT_TXID = 1
 INTERVAL_KEY = "interval:"
 RESTATE_KEY = "restate:"
 ASSIGNMENT_FORMAT = 1
-# How many batches are asked for at once: the pieces of an interval.
+# Into how many intervals a range of time may be cut, each for a batch: all batches are asked for at once.
 INTERVALS_MAX = 20_000
 
 
@@ -90,7 +89,7 @@ class Restate:
     """The request to count the batch at `position` again, with the reason, and by whom the restate was asked for.
 
     `accept_missing` counts the batch even if some records cannot be read; `skipped` allows a batch that was given up. If
-    `found_by` is a txid, the batch is counted only while no higher txid counts, or is counting, the position.
+    `found_by` is a txid, the restate is refused once a txid above `found_by` counts the position, or is open and will count it.
     """
 
     position: int
@@ -134,9 +133,9 @@ class Batch:
     """A row of the ledger, as of the time of reading: a txid with metadata, which are the stored plan.
 
     `position` is the batch's own txid, or the restated one. A committed batch counts until replaced by a restate,
-    `replaced_by`. An aborted batch is `abandoned` if another run aborted the batch because no live run looked after the
-    batch (R6): the batch's own run plans the records again. A restate by a look back has `found_by`, the txid that met the late
-    records.
+    `replaced_by`. An aborted batch is `replanned` if a run aborted the batch so that the batch's own run plans the records
+    again (R6): no live run looked after the batch, or the batch did not continue the committed batches. A restate by a look back
+    has `found_by`, the txid that met the late records.
     """
 
     topology: str
@@ -157,7 +156,7 @@ class Batch:
     reason: str | None = None
     requested_by: str | None = None
     records: int | None = None  # of a committed batch
-    abandoned: bool = False
+    replanned: bool = False
     found_by: int | None = None
 
     def __post_init__(self) -> None:
@@ -169,10 +168,9 @@ class Batch:
         """The request behind a restate; None for any other batch."""
         if self.kind is not BatchKind.RESTATE:
             return None
-        # The plan keeps `accept_missing` as `whole`. Nothing keeps `skipped`, which was granted when the plan was made.
-        missing = not self.plan.whole
-        of = self.position, self.reason or "restate", self.requested_by, missing
-        return Restate(*of, skipped=True, found_by=self.found_by)
+        # a whole plan accepts nothing missing; no row keeps `skipped`, for a planned restate may count what was given up
+        accept_missing, why = not self.plan.whole, self.reason or "restate"
+        return Restate(self.position, why, self.requested_by, accept_missing, skipped=True, found_by=self.found_by)
 
     @cached_property
     def plan(self) -> BatchPlan:
@@ -193,7 +191,7 @@ class Batch:
 
     @property
     def planned_at(self) -> int | None:
-        """When the batch was planned, in microseconds since 1970; None if unknown."""
+        """When the batch's row was stored, in microseconds since 1970; None if the batch was not read from a ledger."""
         from txbatch.core.records.time_buckets import micros_of
 
         return None if self.created_at is None else micros_of(self.created_at)
@@ -203,9 +201,9 @@ class Batch:
 class Assignment:
     """The instructions to an emit attempt, and all that Spark learns; written to the attempt's folder (R5).
 
-    `position` is the batch's own txid, or the restated one. `planned_at` is the time of planning, in microseconds since 1970;
-    None if the batch is read once more, for comparing or rebuilding. `loaded` is the job as loaded at the start of the
-    attempt, `look` the late records to look for, None if the attempt does not look; the ledger keeps neither.
+    `position` is the batch's own txid, or the restated one. `planned_at` is `Batch.planned_at`; None if the batch is read once
+    more, for comparing or rebuilding. `loaded` is the job as loaded at the start of the attempt, `look` the late records to
+    look for, None if the attempt does not look; the ledger keeps neither.
     """
 
     topology: str

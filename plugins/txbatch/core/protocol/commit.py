@@ -26,8 +26,9 @@ from txbatch.core.topology.topology import Topology
 class CommitFacts:
     """The facts that a store reads under its locks before a commit.
 
-    `assignment` and `manifest` are of the newest attempt. `definition` is read if `asks_definition`, `version` for a restate,
-    `bases` for numbered streams; all three for an emitted batch alone.
+    `assignment` and `manifest` are of the newest attempt, perhaps a newer one than the attempt with the loaded partials.
+    `definition` is read if `asks_definition`, `version` for a restate, `bases` for numbered streams; all three for an emitted
+    batch alone.
     """
 
     batch: Batch
@@ -103,12 +104,12 @@ def decide_commit(topology: Topology, committing: Batch, facts: CommitFacts) -> 
     """Return how to commit a batch, or the outcome if the batch is committed already.
 
     `committing` names the attempt with the loaded partials: a newer attempt may have begun since. Raise the errors of
-    `check_commit`, Incomplete (R7), SchemaMismatch (R23), CannotRestate (R17).
+    `check_commit` and `check_manifest`, Incomplete (R7), SchemaMismatch (R23), CannotRestate (R17), BrokenChain by `check_base`.
     """
     batch, manifest = facts.batch, facts.manifest
     if not check_commit(batch, committing, facts.order):
         return Committed(batch, applied=False)
-    if manifest is None:  # no emitted batch is without: a new attempt makes the batch planned again
+    if manifest is None:  # unreachable: each emitted batch has one, and a new attempt makes the batch planned again
         raise NotEmitted(
             f"{batch.topology}: attempt {facts.assignment.attempt} has no manifest; clear the task emit_batch"
         )
@@ -118,7 +119,7 @@ def decide_commit(topology: Topology, committing: Batch, facts: CommitFacts) -> 
     check_manifest(manifest, facts.assignment)
     check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
     check_joined(batch, manifest, topology.aggregates, lambda state: known[state].joined)
-    replaced = _replaced(topology, manifest, facts)
+    replaced = _check_version_or_base(topology, manifest, facts)
     states = tuple(_state_plan(each, batch, manifest, known) for each in topology.aggregates)
     return CommitPlan(topology, batch, facts.assignment, manifest, states, replaced)
 
@@ -166,7 +167,7 @@ def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
         case Ranges():
             return False  # each partition has an order of its own
         case OfInterval():
-            return not by_interval
+            return not by_interval  # always False here: only a restate has the plan of an interval under another key
         case Successive():
             return True
         case _:
@@ -188,8 +189,11 @@ def _other_start(batch: Batch, order: Order) -> str | None:
     return None
 
 
-def _replaced(topology: Topology, manifest: Manifest, facts: CommitFacts) -> int | None:
-    """Return the txid of the version that a restate replaces, the current version (R17); None if the batch is no restate."""
+def _check_version_or_base(topology: Topology, manifest: Manifest, facts: CommitFacts) -> int | None:
+    """Return the txid of the version that a restate replaces, the current version (R17); None if the batch is no restate.
+
+    Refuse a restate of a folded position (R22) or with another number of records, and other batches with another base (R29).
+    """
     if facts.version is None:
         check_base(facts.batch, topology.numbered, facts.bases)
         return None

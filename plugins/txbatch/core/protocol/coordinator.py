@@ -1,4 +1,4 @@
-"""The coordinator finds or plans the batch of a run (R1..R4). The coordinator decides and asks; the ledger stores."""
+"""The protocol's coordinator finds or plans a run's batch (R1..R4), and asks the coordinators of spouts. The ledger stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from txbatch.core.batch.transaction import Batch, Metadata, Run
 from txbatch.core.protocol.decisions import Adopt, Use, Wait, WaitReason, check_parameters, decide_initialize
-from txbatch.core.protocol.fence import waited_for
+from txbatch.core.protocol.fence import held_by_another
 from txbatch.core.protocol.ledger import Head, Ledger
 from txbatch.core.protocol.planning import plan_batch
 from txbatch.core.protocol.planning_again import plan_restate
@@ -17,7 +17,7 @@ from txbatch.core.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class NothingNew:
-    """The spout is not ready: no txid is used (R4)."""
+    """No spout has anything new, or the restate has been counted meanwhile: no txid is used (R4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ Turn = Yours | Wait | FinishFirst
 
 
 def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
-    """Find the run's batch again, adopt an abandoned batch, or plan a new batch.
+    """Find the run's batch again, adopt or abort an abandoned batch, or plan a new batch by the coordinators of the spouts.
 
-    If a batch is adopted, finish the batch first, then call again (see `decisions.is_adopted`). Return a Wait if max_pending
-    batches are in flight.
+    If a batch is adopted, finish the batch first, then call again (see `decisions.belongs_to_another`). Return a Wait if
+    max_pending batches are in flight.
     """
     while True:
         head = ledger.head(topology.name, run)
@@ -64,12 +64,12 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
 def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
     """Decide what stands before the run's own batch: nothing, a batch of another live run, or a batch to finish first (R6).
 
-    An abandoned batch is adopted. If the abandoned batch has an interval, the batch is aborted, and planned again by the
-    batch's own run.
+    An abandoned batch is adopted. If the run may not adopt the batch (`may_adopt`), the batch is aborted, and planned again by
+    the batch's own run.
     """
     while (txid := ledger.turn_of(own.topology, own.txid)) is not None:
         lowest = ledger.batch(own.topology, txid)
-        if waited_for(lowest, run):
+        if held_by_another(lowest, run):
             return Wait(lowest, WaitReason.TURN)
         adopted = ledger.adopt(lowest, run)
         if adopted is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from txbatch.core.batch.transaction import INIT_TXID, Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
 from txbatch.core.errors import (
     AlreadyCommitted,
     IntervalNotOver,
@@ -18,6 +18,7 @@ from txbatch.core.errors import (
     RecordsGone,
     TxbatchError,
 )
+from txbatch.core.protocol.fence import held_by_another
 from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
 from txbatch.core.stored_json import as_stored, canonical_json
 from txbatch.core.text import one_line
@@ -73,8 +74,8 @@ def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | W
 
 
 def unattended(batch: Batch, run: Run) -> bool:
-    """True if the batch is open and no other live run looks after the batch; this run may, from before a kill (R6)."""
-    return not batch.status.final and (not batch.lease_live or batch.lease_run == run.name)
+    """True if the batch is open and no other live run has the lease (R6). This run may have it, left by a killed try."""
+    return not batch.status.final and not held_by_another(batch, run)
 
 
 def same_parameters(batch: Batch, run: Run) -> bool:
@@ -102,8 +103,8 @@ def may_adopt(batch: Batch, run: Run) -> bool:
     return by_offset and batch.kind is BatchKind.ORDINARY and same_parameters(batch, run)
 
 
-def is_adopted(batch: Batch, run: Run) -> bool:
-    """True if an open batch looked after by the run belongs to another run: finish the adopted batch before the run's own."""
+def belongs_to_another(batch: Batch, run: Run) -> bool:
+    """True if an open batch of another key was handed to the run: finish the adopted batch before the run's own."""
     return not batch.status.final and batch.key != run.key
 
 
@@ -117,11 +118,6 @@ def check_gone(assignment: Assignment) -> None:
                     f"{partition!r} are gone: {range_.gone.why}; restore them and abort the batch, or give them up: "
                     f'`txbatch abort {assignment.topology} {assignment.attempt.txid} --skip --why "..."`'
                 )
-
-
-def next_txid(txids: Sequence[int]) -> int:
-    """Return the txid after these: consecutive from 1, never reused, never skipped (R1)."""
-    return txids[-1] + 1 if txids else INIT_TXID
 
 
 def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequence[Interval]) -> None:
@@ -162,8 +158,8 @@ def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
 
 def moved(head: Head, now: Head, *others: Head) -> bool:
     """True if the head has changed since plans were made (R1), or if one of the planning runs has a batch by now (R2)."""
-    expected = (head.next_txid, head.prev_txid, head.offsets, None)
-    return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected or any(each.own for each in others)
+    same = now.next_txid == head.next_txid and now.prev_txid == head.prev_txid and now.offsets == head.offsets
+    return not same or any(each.own is not None for each in (now, *others))
 
 
 def planned_batch(head: Head, run: Run, metadata: Metadata) -> Batch:
@@ -182,7 +178,7 @@ def followed(head: Head, batch: Batch) -> Head:
 
 
 def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], None]) -> Iterator[RunPlan]:
-    """Yield plans up to the first refused by `check`. Each plan is checked after the plans before are stored.
+    """Yield plans up to the first refused by `check`, which may count the plans before as stored.
 
     If the very first plan is refused, raise the error.
     """

@@ -26,7 +26,7 @@ RunPlan = tuple[Run, Metadata]
 class Head:
     """A topology as one run finds it: the run's batch, the batches in flight, and the base of the next plan.
 
-    `prev` and `offsets` take the batches in flight for committed ones.
+    `prev` and `offsets` are as if the batches in flight were committed. `prev` is no restate, and may be a skip.
     """
 
     topology: str
@@ -43,7 +43,7 @@ class Head:
 
 
 class Order(NamedTuple):
-    """A batch's place: the lowest open txid below, the last committed txid without restates, the committed offsets (R6)."""
+    """A batch's place (R6): the lowest open txid below, the highest committed txid of all but restates, the committed offsets."""
 
     open_before: int | None
     last_committed: int | None
@@ -59,9 +59,10 @@ class Committed:
 
 
 class Ledger(Questions, Protocol):
-    """The only source of truth; each method is one transaction. `postgres.ledger` has the ledger, `memory.ledger` the twin.
+    """The only source of truth. `postgres.ledger` has the ledger, `memory.ledger` the twin.
 
-    The questions besides the steps of a batch are in `Questions`.
+    Each method is one transaction of the ledger. Databases with states apart commit before (R21): a method that raises may have
+    changed these. The questions besides the steps of a batch are in `Questions`.
     """
 
     @property
@@ -99,7 +100,7 @@ class Ledger(Questions, Protocol):
         """
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Take over an abandoned batch, to finish first; a batch by interval is aborted instead (R6).
+        """Take over an abandoned batch, to finish first, or abort the batch if the run may not adopt (R6, `may_adopt`).
 
         Return None if the batch was aborted, is final, is looked after again, or is being committed: then read the head again.
         The run's key still leads to the run's own batch alone. A half committed batch cannot be aborted, and is taken over as
@@ -141,19 +142,27 @@ class Ledger(Questions, Protocol):
     ) -> Committed:
         """Apply the partials of an attempt, whole or not at all (R6..R10).
 
-        `committing` names the attempt, as read before the partials were loaded: raise StaleAttempt if a newer one has begun
-        since (R5). If the batch is committed, `run` looks after the batch, as the run with the commit. If an older commit of
-        the same run stands still, the run may end the older commit. Raise NotEmitted, NotItsTurn, BrokenChain, Incomplete or
-        StateAhead by the rules. Raise OutcomeUnknown if the answer to COMMIT was lost. `Ledger.batch` does not settle what
-        happened, for COMMIT may still be under way; a call again does, because it waits for the lock of the batch's row, and
-        commits no batch twice.
+        `committing` names the attempt, as read before the partials were loaded.
+
+        Committed: `run` has the lease of the batch from now on. A batch that was committed before is returned as it is.
+        Refused, by the rules: StaleAttempt if a newer attempt has begun since (R5), NotEmitted, NotItsTurn, BrokenChain,
+        Incomplete, StateAhead, SchemaMismatch, CannotRestate, and UnknownName for a batch without an attempt.
+        Try again: Unavailable, or LeaseHeld while another commit of the batch goes on. The row's lock is waited for up to 80
+        seconds; `run` may end its own older commit if that commit is stalled.
+        Unknown: OutcomeUnknown if the answer to COMMIT was lost. `Ledger.batch` settles nothing, for COMMIT may still be under
+        way. A call that gets the row's lock finds the outcome, and commits no batch twice.
         """
 
     def success(self, topology: str, txid: int) -> bool:
         """Note that success ran, and return True the first time. Raise TerminalError if the txid is not committed (R8)."""
 
-    def abort(self, topology: str, txid: int, why: str, attempt: Assignment | None = None) -> Batch:
-        """Free an uncommitted batch's records (R16). Raise StaleAttempt if `attempt`, which aborts, is not the newest (R5)."""
+    def abort(
+        self, topology: str, txid: int, why: str, attempt: Assignment | None = None, *, replanned: bool = False
+    ) -> Batch:
+        """Free an uncommitted batch's records (R16). Raise StaleAttempt if `attempt`, which aborts, is not the newest (R5).
+
+        If `replanned`, the batch's run plans the records again, in each of the run's tries.
+        """
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch, and give up all records or a partition's records, by a new txid (R16)."""

@@ -30,6 +30,7 @@ def plan_batch(
 ) -> Metadata | None:
     """Ask the spouts for the plan of the next txid, and return the metadata for the ledger. State spouts ask `upstream`.
 
+    The ledger writes `watermark`, `planned_at` and `base` into the plan, behind the lock of the topology (`Transactions.plan`).
     Return None if no stream has anything new, or if a stream by time is not ready: the interval would be skipped. Raise
     DefinitionError if a plan is not JSON or over the spouts' limits, or if no spout declares a parameter. If a coordinator
     raises an error from outside txbatch, raise TransientError, with the name of the stream.

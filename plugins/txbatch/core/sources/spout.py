@@ -42,7 +42,8 @@ class BatchCoordinator(ABC):
     ) -> Metadata | None:
         """Return the plan of a txid: any JSON value (R3); None for "nothing new".
 
-        `prev_metadata` is this spout's plan in the txid before, None before the first txid. `curr_metadata` is what the run
+        `prev_metadata` is the last plan of this stream, from whichever txid before; None before the first plan, and always None
+        for a partitioned spout. `curr_metadata` is what the run
         asks for: `{"interval": [start, end]}` if the spout reads by time, `{"parameters": {...}}` if the spout declares
         parameters, None for any other spout. A planned txid keeps its plan through retries and clears, and is not planned
         again. If another run was faster and the plan was not stored, the txid is planned again.
@@ -100,8 +101,9 @@ class Spout(SpoutOptions, ABC):
 class PartitionedSpout(PartitionedEmitter, Spout):
     """A spout for a source with partitions; the framework carries their offsets (Trident's IPartitionedTridentSpout).
 
-    Per partition the metadata is JSON with `start` and `end`: the next batch starts at the end of the last committed range. A
-    partition that yields nothing keeps its place; a new partition starts at its beginning, once (R14).
+    Per partition the metadata is JSON with `start` and `end`: the next batch starts at the end of the last planned range, of
+    batches that are committed or in flight. A partition that yields nothing keeps its place; a new partition starts at its
+    beginning, once (R14).
 
     A range may have its number of records, `{"start": a, "end": b, "records": n}`. If another number was read, the range is
     refused (R7): if the source was cut off in between, no records are lost in silence. Plan `records` wherever the number is
@@ -158,12 +160,21 @@ class OpaquePartitionedSpout(PartitionedSpout):
     kind = SpoutKind.OPAQUE
 
 
-class PartitionedCoordinator(BatchCoordinator):
-    """Plans a partitioned spout: for each partition the range after its last range, for at most `max_partitions` partitions."""
+def _is_new(range_: Metadata) -> bool:
+    """True if a range has records, or had records before the source lost the records."""
+    return range_["start"] != range_["end"] or "gone" in range_
 
-    # While several txids are planned (`_looking`): the partitions that may have something new, each with the reason if it is
-    # unreadable. None before the listing; empty if no partition has anything new.
+
+class PartitionedCoordinator(BatchCoordinator):
+    """Plans a partitioned spout: for each partition the range after its last range.
+
+    At most `max_partitions` ranges have records. An empty range takes no place: the partitions behind have their turn.
+    """
+
+    # True while several txids are planned in `one_look`.
     _looking = False
+    # While looking: the partitions that may have something new, each with the reason if the partition is unreadable, or None if
+    # the spout is to be asked. None before the listing; empty if no partition has anything new.
     _listed: dict[str, str | None] | None = None
 
     def __init__(self, spout: PartitionedSpout) -> None:
@@ -193,8 +204,9 @@ class PartitionedCoordinator(BatchCoordinator):
         is gone, only gone ranges are planned, and a skip gives up nothing else.
         """
         planned: dict[str, Metadata] = {}
+        new = 0  # how many of these ranges are not empty
         unreadable: dict[str, str] = {}
-        left = self._to_ask()
+        left = self._to_ask()  # while looking, the very `_listed`: changes here last until the look ends
         for partition in list(left):
             try:
                 range_ = None if left[partition] else self._next_range(txid, partition)
@@ -209,9 +221,10 @@ class PartitionedCoordinator(BatchCoordinator):
                 del left[partition]
                 continue
             planned[partition] = range_
-            if len(planned) == self.spout.max_partitions:
+            new += _is_new(range_)
+            if new == self.spout.max_partitions:
                 break
-        if all(range_["start"] == range_["end"] and "gone" not in range_ for range_ in planned.values()):
+        if not new:
             return None
         planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
         continues = [name for name in planned if name in self.offsets]

@@ -1,4 +1,4 @@
-"""The update table R9 in pure functions, for each kind of state. `postgres.state.statements` is the same in SQL.
+"""The update table R9 in pure functions, for each kind of state. In SQL: `postgres.state.statements`, `writer`, `take_back`.
 
 >>> from txbatch.core.aggregates.merge import ADD
 >>> from txbatch.core.aggregates.merger import Merger
@@ -25,7 +25,7 @@ Combine = Callable[[Partial, Partial], Partial]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A batch's change to one key. If `removed`, the value before is dropped; if `counted`, records of the key count."""
+    """A batch's change to one key: `removed` drops the value before, and unless `counted` the key goes, for no record counts."""
 
     partial: Partial
     removed: bool = False
@@ -69,9 +69,12 @@ class Updater:
     apart: bool = False
 
     def update(self, stored: Mapping[Any, Any], changes: Mapping[Any, Change], txid: int) -> StateUpdate:
-        """Return a batch's changes. `stored` has the rows of the batch's keys; for a state apart, also all rows at `txid`.
+        """Return a batch's changes. `stored` has the rows of the batch's keys.
 
-        Raise StateAhead if a row is at a later txid, and in the ledger's own database also if a row is at `txid`.
+        For an opaque state apart, `stored` also has all rows at `txid`, and the tombstones of lower txids.
+
+        Raise StateAhead if a row is at a later txid, and in the ledger's own database also if a row is at `txid`; of a
+        non-transactional state, never.
         """
         after = {key: self._row(key, stored.get(key), change, txid) for key, change in changes.items()}
         if self.apart and self.kind is StateKind.OPAQUE:
@@ -123,6 +126,6 @@ def _given_back(rows: Mapping[Any, OpaqueValue], txid: int) -> dict[Any, Value |
             continue
         if row.txid < txid or row.prev is None or row.prev_txid is None:
             back[key] = None
-        else:  # the value before that one is not kept, and never given back: txids below are final
+        else:  # `prev` repeats the value: the value before is not kept, and never given back, as txids below are final
             back[key] = OpaqueValue(row.prev_txid, row.prev, row.prev, row.prev_txid)
     return back

@@ -1,4 +1,4 @@
-"""One transaction. If COMMIT fails, PostgreSQL has undone the transaction, or the answer was lost, and the outcome is unknown.
+"""One transaction. If PostgreSQL refuses COMMIT, the transaction is undone. If the answer is lost, the outcome is unknown.
 
 A process killed before COMMIT is sent needs no decision: PostgreSQL undoes the transaction when the session ends.
 """
@@ -42,7 +42,8 @@ def outcome_unknown(code: str | None, severity: str | None = None) -> bool:
     """True if an error of COMMIT leaves open whether the transaction was committed; `code` is the SQLSTATE (R10).
 
     Without a code, the connection broke, perhaps before COMMIT was sent. Codes of class 08 tell of a broken connection, codes
-    of class 57 of a session or server ended by somebody, and a PANIC of a server that fell: the log may have the COMMIT. By
+    of class 57 of a query that was cancelled or a session or server that was ended, and a PANIC of a server that fell: the log
+    may have the COMMIT. By
     any other error, PostgreSQL has answered that the transaction is undone.
     """
     return code is None or code.startswith(("08", "57")) or severity == "PANIC"
@@ -66,8 +67,9 @@ def _translated(error: BaseException | None, committing: bool, warehouse: str | 
 def _warehouse(engine: Engine, session: object, error: object) -> str | None:
     """Return the warehouse whose session raised an error, or None.
 
-    While a transaction of a warehouse is open, the ledger may be asked, and its session may raise the error.
+    The block of a warehouse is inside the block of the ledger, and asks the ledger too: an error of the ledger's session may
+    come through the warehouse's block first.
     """
     cursor = getattr(error, "cursor", None)
-    own = cursor is None or cursor.connection is session
-    return engine.get_execution_options().get("warehouse") if own else None
+    of_this_block = cursor is None or cursor.connection is session
+    return engine.get_execution_options().get("warehouse") if of_this_block else None

@@ -1,4 +1,4 @@
-"""The upsert of a batch into a state, made from the definition: a second statement of R9.
+"""The upsert of a batch into a state, made from the definition: R9 again, in SQL.
 
 In each statement, `e` is a staged row, and `s` the state's row of the same key. Every name is quoted by `pg_name`; the only
 values are txids, which are integers.
@@ -16,14 +16,14 @@ from txbatch.postgres.database.generations import CURRENT, Generation
 from txbatch.postgres.state.staged_statements import StagedStatements
 from txbatch.postgres.state.take_back import RESTORED_MARKS, take_back
 
-# Left to itself the planner may join by scanning the whole state; so a commit costs by the batch alone. Two ways:
+# Left to itself the planner may join by scanning the whole state; so a commit costs by the batch alone.
 _NO_SCAN = (
     "SET LOCAL enable_hashjoin = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_material = off; "
     "SET LOCAL enable_bitmapscan = off; "
 )
-# One search of the state's index a row.
+# Of two ways, the first: one search of the state's index a row.
 INDEX_PROBES = _NO_SCAN + "SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = on"
-# One search for all rows, which from PostgreSQL 17 on goes from key to key; they must fit into an array.
+# The second: one search for all rows, which from PostgreSQL 17 on goes from key to key; they must fit into an array.
 INDEX_WALK = _NO_SCAN + "SET LOCAL enable_mergejoin = on; SET LOCAL enable_nestloop = off"
 INDEX_WALK_VERSION_MIN = 170000
 INDEX_WALK_BYTES_MAX = 64 << 20
@@ -51,14 +51,15 @@ class StateStatements(StagedStatements):
         return f"{ordered} e LEFT JOIN {self.state} s ON {self._of_staged(self.staged, walk=walk)}"
 
     def unless_removed(self, value: str) -> str:
-        """Return a value of the state's row, to merge with the staged value."""
+        """Return a value of the state's row `s`, to merge with the staged value; null if the batch removed the key."""
         return f"s.{value}"
 
     def upsert(self, txid: int, *, walk: bool = False, merged: str | None = None) -> str:
         """Return the upsert of every staged row, in key order (R9). A row that may not change is left alone and not counted.
 
         Run the upsert under `INDEX_WALK` if there is one key column, or under `INDEX_PROBES`. `merged` is a table of the
-        staged rows after Python merged values with values of the state's rows; its txid is the txid of the state's row.
+        staged rows after Python merged values with values of the state's rows, with the txid of the state's row that was read:
+        a row that was changed since is left alone.
         """
         staged = merged or self.staged
         same = self._of_staged(staged, walk=walk)
@@ -114,7 +115,7 @@ class StateStatements(StagedStatements):
 
     def _after(self) -> list[str]:
         """Return the values after the batch, from the state's row `s` and the staged row `e`."""
-        state, staged = ([f"{row}.{value}" for value in self.values] for row in "se")
+        state, staged = ([f"{row}.{value}" for value in self.values] for row in ("s", "e"))
         groups = grouped(self.aggregate.merges)
         return [sql for merge, at in groups for sql in merge.merge_sql(state[at], staged[at])]
 

@@ -1,7 +1,8 @@
 """Lock a batch's row; if a stalled commit of the same batch holds the row, end the commit's session (R5).
 
 A commit holds the row with the lease, and cannot renew the lease. The commit's session shows life instead: the session works,
-or has gone on between two looks. A session inside COMMIT works, and is never ended: the row is free when COMMIT is done.
+or has gone on between two looks. A session inside COMMIT works, and is left alone: the row is free when COMMIT is done. A session
+that sends COMMIT between the second look and its end may be ended: the outcome is unknown to its client, and the row tells.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ def commit_name(topology: str, attempt: TransactionAttempt) -> str:
     return name
 
 
-def lock_definition(connection: Connection, committing: Batch) -> None:
-    """Lock the topology's definition, shared with other commits: the first lock of each commit, before the batch's (R1, R23).
+def share_topology(connection: Connection, committing: Batch) -> None:
+    """Lock the topology's row FOR KEY SHARE: the first lock of each commit, before the batch's (R1, R23).
 
+    Only the swap of a rebuild is kept out: no plan, and no change of the definition, which checks for open batches by itself.
     Until the transaction ends, the session shows the attempt it commits.
     """
     of = {"topology": committing.topology, "name": commit_name(committing.topology, committing.attempt)}
-    connection.execute(query("lock_definition"), of)
+    connection.execute(query("share_topology"), of)
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def locked_row(connection: Connection, topology: str, txid: int, run: Run | None
 
     If an older commit of the same batch holds the row for longer than PATIENCE_SECONDS, and then stands still for as long,
     the commit's session is ended: by the commit's own run, or by any run if the lease has expired. After WAIT_SECONDS, raise
-    LeaseHeld if the commit works or its lease lives, Unavailable if another session holds the row.
+    LeaseHeld if a session of the commit is there, Unavailable if not: another session holds the row.
     """
     free = connection.execute(query("lock_free_batch"), {"topology": topology, "txid": txid}).mappings().first()
     if free is not None:

@@ -56,7 +56,7 @@ def batch_from(row: RowMapping) -> Batch:
         reason=row["reason"],
         requested_by=row["requested_by"],
         records=row["records"],
-        abandoned=row["abandoned"],
+        replanned=row["abandoned"],
         found_by=row["found_by"],
     )
 
