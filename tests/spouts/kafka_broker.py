@@ -1,5 +1,5 @@
 """A broker of Kafka that can be read: what the mock of librdkafka lacks. Transactions that abort or stay open, compaction,
-logs that are cut off, times, cleanup policies, topics that a user may not see, and logins by name and password.
+logs that are cut off, times, cleanup policies, topics that a user may not see, TLS, and logins by name and password.
 
 The broker speaks Kafka's protocol by the classes of kafka-python, in a thread for each connection.
 """
@@ -7,7 +7,9 @@ The broker speaks Kafka's protocol by the classes of kafka-python, in a thread f
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
+import ssl
 import struct
 import threading
 import time
@@ -52,6 +54,9 @@ VERSIONS: dict[Any, tuple[int, int]] = {
 _OUT_OF_RANGE, _NO_TOPIC, _HIDDEN, _NO_GROUPS, _REFUSED = 1, 3, 29, 30, 58
 _LATEST, _EARLIEST = -1, -2
 _NODE = 1
+# As brokers have it: a larger request ends the connection, such as the first bytes of TLS; a request before the login, too.
+_LARGEST = 100 << 20
+_BEFORE_LOGIN = (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
 
 
 class Broker:
@@ -258,10 +263,16 @@ class Broker:
 
 def _serve(broker: Broker, read: Any, write: Any) -> None:
     kinds = {each.API_KEY: each for each in VERSIONS}
-    while len(size := read.read(4)) == 4:
-        request = read.read(*struct.unpack(">i", size))
+    logged_in = broker.password is None
+    while len(head := read.read(4)) == 4:
+        (size,) = struct.unpack(">i", head)
+        if not 0 < size <= _LARGEST:
+            return
+        request = read.read(size)
         key, version = struct.unpack(">hh", request[:4])
-        kind = kinds[key]
+        kind = kinds.get(key)
+        if kind is None or not (logged_in or kind in _BEFORE_LOGIN):
+            return
         low, high = VERSIONS[kind]
         if not low <= version <= high:
             return
@@ -273,22 +284,29 @@ def _serve(broker: Broker, read: Any, write: Any) -> None:
         write.write(answer.encode(header=True, framed=True))
         if getattr(answer, "error_code", 0) == _REFUSED:
             return
+        logged_in = logged_in or kind is SaslAuthenticateRequest
 
 
 @contextmanager
-def broker(cluster: str = "of-tests") -> Iterator[Broker]:
-    """Context manager. Yield a broker on a free port of this machine."""
+def broker(cluster: str = "of-tests", tls: ssl.SSLContext | None = None) -> Iterator[Broker]:
+    """Context manager. Yield a broker on a free port of this machine, which may speak TLS."""
     made = Broker(cluster)
 
     class Connection(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             try:
                 _serve(made, self.rfile, self.wfile)
-            except ConnectionError:
-                return  # the client is gone
+            except OSError:
+                return  # the client is gone, or no TLS begins
 
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads, allow_reuse_address = True, True
+
+        def get_request(self) -> tuple[socket.socket, Any]:
+            connection, address = super().get_request()
+            if tls:  # begins with the first read, in the connection's thread
+                return tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+            return connection, address
 
     with Server(("127.0.0.1", 0), Connection) as server:
         made.port = server.server_address[1]

@@ -18,9 +18,10 @@ from txbatch.core.errors import (
     SourceUnfit,
     TxbatchError,
 )
+from txbatch.spouts.topics.complaints import Said, refusal_of, refused_option
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
 # Seconds in which brokers have to answer.
@@ -44,7 +45,6 @@ _OF_READERS = {
     "fetch.queue.backoff.ms": 10,
 }
 # Names of errors of the client, by what a person has to do.
-_LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 _RIGHTS = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}
 # Brokers that are lost, or look for a leader: an outage, which passes by itself.
 _AWAY = {
@@ -83,23 +83,6 @@ def options_of(source: str, given: str) -> dict[str, Any]:
     return dict(found)
 
 
-class Said:
-    """What a client's connections complain of, kept to name the reason of a request that is never answered."""
-
-    def __init__(self) -> None:
-        self.client: AdminClient | Consumer | None = None
-        self._names = set[str]()
-
-    def __call__(self, error: KafkaError) -> None:
-        self._names.add(error.name())
-
-    def names(self) -> set[str]:
-        """Return the names of all complaints until now."""
-        if self.client is not None:
-            self.client.poll(0)
-        return self._names
-
-
 @contextmanager
 def administering(source: str, given: str) -> Iterator[tuple[AdminClient, Said]]:
     """Context manager. Yield a client that asks for topics and offsets; no topic is made by asking."""
@@ -107,10 +90,11 @@ def administering(source: str, given: str) -> Iterator[tuple[AdminClient, Said]]
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    said = Said()
+    options = options_of(source, given)
+    said = Said(options)
     try:
         told: dict[str, Any] = {"log_level": 0, "error_cb": said}
-        said.client = AdminClient(options_of(source, given) | told)
+        said.client = AdminClient(options | told)
         yield said.client, said
     except KafkaException as error:
         raise in_our_words(f"source {source!r}", error.args[0], said) from None
@@ -121,19 +105,19 @@ def administering(source: str, given: str) -> Iterator[tuple[AdminClient, Said]]
 @contextmanager
 def consuming(
     of: str, options: Mapping[str, Any], *, committed: bool, told: Callable[[str], None]
-) -> Iterator[Consumer]:
+) -> Iterator[tuple[Consumer, Said]]:
     """Context manager. Yield a consumer, which joins no group and stores no offset. `told` gets statistics each second."""
     check_installed()
     from confluent_kafka import Consumer, KafkaException
 
     isolation = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
-    said = Said()
+    said = Said(options)
     try:
         calls = {"error_cb": said, "stats_cb": told, "statistics.interval.ms": 1000}
         quiet = {"allow.auto.create.topics": False, "log_level": 0}
         consumer = Consumer({**options, **_OF_READERS, **isolation, **quiet, **calls})
         try:
-            yield consumer
+            yield consumer, said
         finally:
             consumer.close()
     except KafkaException as error:
@@ -143,9 +127,10 @@ def consuming(
 def in_our_words(of: str, error: Any, said: Said | None = None) -> TxbatchError:
     """Return the error for a failed request, by the error's name."""
     name = error.name() if hasattr(error, "name") else "_FAIL"
+    text = error.str() if hasattr(error, "str") else ""
     seen = {name, *(said.names() if said else ())}
-    if found := seen & _LOGIN:
-        return LoginRefused(f"{of} refuses the login ({min(found)}); mend its options or its rights")
+    if refusal := refusal_of(name, text) or (said and said.refusal):
+        return LoginRefused(f"{of} {refusal}")
     if found := seen & _RIGHTS:
         return SourceUnfit(f"{of}: {min(found)}: allow the user to Describe and Read the topic")
     if name in _NO_TOPIC:
@@ -153,7 +138,9 @@ def in_our_words(of: str, error: Any, said: Said | None = None) -> TxbatchError:
             f"{of} is not there, or may not be seen ({name}); create it, or allow the user to Describe it"
         )
     if name == "_INVALID_ARG":
-        return InvalidSetting(f"{of} has an option that the client of Kafka refuses; mend its options")
+        return InvalidSetting(
+            f"{of} has an option that the client of Kafka refuses{refused_option(text)}; mend its options"
+        )
     if name not in _AWAY:
         return PartitionUnreadable(f"{of} cannot be read now ({name}); try again")
     return SourceAway(f"{of} does not answer ({name}); try again")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import PartitionUnreadable, SourceUnfit
-from txbatch.spouts.topics.client import ANSWER_SECONDS, Said, administering, in_our_words
+from txbatch.spouts.topics.client import ANSWER_SECONDS, administering, in_our_words
+from txbatch.spouts.topics.complaints import Said
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -118,7 +120,7 @@ def cleanup_policy(source: str, given: str, topic: str) -> str | None:
 
     with administering(source, given) as (client, said):
         (asked,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], **_ASKS).values()
-        told = _answer(asked.result, place_of(source, topic), said, unless=_NOT_TOLD)
+        told = _answer(asked, place_of(source, topic), said, unless=_NOT_TOLD)
         found = told and told.get("cleanup.policy")
         return None if found is None else str(found.value)
 
@@ -128,7 +130,7 @@ def _described(client: AdminClient, said: Said, topic: str, of: str) -> tuple[st
     from confluent_kafka import TopicCollection
 
     asked = client.describe_topics(TopicCollection([topic]), **_ASKS)[topic]
-    description = _answer(asked.result, of, said)
+    description = _answer(asked, of, said)
     topic_id = description.topic_id
     if topic_id is None or not (topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits()):
         raise SourceUnfit(f"{of}: its brokers give topics no ids; Kafka does so since 2.8")
@@ -138,7 +140,7 @@ def _described(client: AdminClient, said: Said, topic: str, of: str) -> tuple[st
 
 def _cluster(client: AdminClient, said: Said, of: str) -> str:
     """Return the cluster's id; "" if the brokers cannot say."""
-    told = _answer(client.describe_cluster(**_ASKS).result, of, said, unless=("_UNSUPPORTED_FEATURE",))
+    told = _answer(client.describe_cluster(**_ASKS), of, said, unless=("_UNSUPPORTED_FEATURE",))
     return "" if told is None else str(told.cluster_id)
 
 
@@ -184,7 +186,7 @@ def _listed(
     found = dict[int, Any]()
     for place, answer in client.list_offsets(asked, isolation_level=isolation, **_ASKS).items():
         try:
-            found[place.partition] = answer.result()
+            found[place.partition] = said.answer(answer, of)
         except KafkaException as error:
             told = in_our_words(f"{of}, partition {place.partition}", error.args[0], said)
             if not isinstance(told, PartitionUnreadable):
@@ -193,12 +195,12 @@ def _listed(
     return found
 
 
-def _answer(ask: Callable[[], Any], of: str, said: Said, unless: Collection[str] = ()) -> Any:
+def _answer(asked: Future[Any], of: str, said: Said, unless: Collection[str] = ()) -> Any:
     """Return what the brokers answer; None for an error with one of the names in `unless`."""
     from confluent_kafka import KafkaException
 
     try:
-        return ask()
+        return said.answer(asked, of)
     except KafkaException as error:
         if error.args[0].name() in unless:
             return None

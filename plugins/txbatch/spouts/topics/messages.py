@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, SourceCutBack, TxbatchError
 from txbatch.core.garbage import without_gc
 from txbatch.spouts.topics.client import consuming, in_our_words
+from txbatch.spouts.topics.complaints import GRACE_SECONDS, Said
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -62,9 +63,11 @@ class TopicReader:
         have none, takes as long as reading the messages.
         """
         place, fetched = f"{self.of}, partition {number}", _Fetched(number)
-        with consuming(place, self.options, committed=self.committed, told=fetched) as consumer, without_gc():
+        with consuming(place, self.options, committed=self.committed, told=fetched) as (consumer, said), without_gc():
             for first, ends in _through(ranges):
-                for messages in self._span(consumer, _Span(place, ranges[first], ends[-1], self.seconds, fetched)):
+                for messages in self._span(
+                    consumer, _Span(place, ranges[first], ends[-1], self.seconds, fetched, said)
+                ):
                     yield list(_shares(messages, first, ends)), messages
 
     def count(self, number: int, range_: Range) -> int:
@@ -104,8 +107,15 @@ class _Fetched:
 class _Span:
     """Ranges that are read through: what has come, and whether the span is whole."""
 
-    def __init__(self, place: str, first: Range, end: int, seconds: float, fetched: _Fetched) -> None:
-        self.place, self.first, self.end, self.seconds, self.fetched = place, first, end, seconds, fetched
+    def __init__(self, place: str, first: Range, end: int, seconds: float, fetched: _Fetched, said: Said) -> None:
+        self.place, self.first, self.end, self.seconds, self.fetched, self.said = (
+            place,
+            first,
+            end,
+            seconds,
+            fetched,
+            said,
+        )
         self.at, self.whole, self._ended = first.start, False, -1
         self._moved, self._fetched = time.monotonic(), fetched.offset
 
@@ -143,7 +153,10 @@ class _Span:
         """Raise the reason if nothing has come, or was fetched, for too long. Called once messages are handed on."""
         if came or self.fetched.offset != self._fetched:
             self._moved, self._fetched = time.monotonic(), self.fetched.offset
-        if self.whole or time.monotonic() - self._moved <= self.seconds:
+        silent = time.monotonic() - self._moved
+        if not self.whole and silent > GRACE_SECONDS:
+            self.said.check(self.place)
+        if self.whole or silent <= self.seconds:
             return
         if 0 <= self._ended < self.end:
             raise RecordsGone(
