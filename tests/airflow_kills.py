@@ -202,7 +202,8 @@ class Kills(Years):
         for place, year in years.items():
             assert self.end(str(year)) == GREEN
             of_tasks = dict.fromkeys(TASKS, 1) | ({place: tries} if place in TASKS else {})
-            assert self.stack.tries(self.dag, str(year)) == of_tasks
+            tried = self.stack.tries(self.dag, str(year))
+            assert tried == of_tasks, f"at {place}: {tried}"
             self.assert_told(year, attempts=of_tasks[EMIT])
         self.assert_kept(planned)
 
