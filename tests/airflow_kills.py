@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import psutil
 from airflow_support import TASKS
 from airflow_years import GREEN, Years
+from capabilities import as_a_user
+from click.testing import CliRunner
 from databases import session
 from support import until
 
+from txbatch.cli.main import main
 from txbatch.local.airflow import COMPONENTS
 from txbatch.local.ports import reserve_port
 
@@ -25,7 +30,10 @@ STARTED_SECONDS = 300
 # What Airflow looks at before it takes somebody for dead. It waits for as long as its configuration says; tests do not.
 AN_HOUR_AGO = {
     "worker": "UPDATE task_instance SET last_heartbeat_at = last_heartbeat_at - interval '1 hour' WHERE state = 'running'",
-    "triggerer": "UPDATE job SET latest_heartbeat = latest_heartbeat - interval '1 hour' WHERE job_type = 'TriggererJob'",
+    **{
+        name: f"UPDATE job SET latest_heartbeat = latest_heartbeat - interval '1 hour' WHERE job_type = '{job}'"
+        for name, job in {"triggerer": "TriggererJob", "scheduler": "SchedulerJob"}.items()
+    },
 }
 At = dict[str, int]
 
@@ -54,6 +62,7 @@ class Kills(Years):
     dag: str = "kills"
     database: str = ""  # Airflow's own
     begun: set[int] = field(default_factory=set)
+    commits: ExitStack = field(default_factory=ExitStack)  # its end lets the commit go on that is held
 
     @contextmanager
     def at_each_task(self, first: int) -> Iterator[At]:
@@ -72,7 +81,10 @@ class Kills(Years):
                 self.begin(years[EMIT], emission(years[EMIT]))
                 stays.enter_context(self.held(FIRST))
                 self.begin(years[FIRST], FIRST)
-                stays.enter_context(self.held(COMMIT))  # the last one: a session waits a minute for a lock, no longer
+                stays.callback(self.commits.close)
+                self.commits.enter_context(
+                    self.held(COMMIT)
+                )  # the last one: a session waits a minute for a lock, no longer
             self.until_at(COMMIT)
             yield years
 
@@ -117,13 +129,38 @@ class Kills(Years):
 
     def kill(self, component: str) -> None:
         """Kill a component, and what is below, as the end of a container does."""
+        kill_all(self.kill_alone(component))
+
+    def kill_alone(self, component: str) -> list[psutil.Process]:
+        """Kill a component, and return what is below, which goes on without it."""
         process = self.stack.airflow._processes[component]
         below = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.wait()
-        kill_all(below)
-        if component in AN_HOUR_AGO:
-            self.an_hour_goes_by(component)
+        return below
+
+    def cut_power(self) -> None:
+        """Kill all that Airflow has at work, which nobody misses for an hour."""
+        airflow = self.stack.airflow
+        kill_all(all_of_it := airflow.processes())
+        for process in airflow._processes.values():
+            process.wait()
+        until(lambda: not living(all_of_it), "a process outlives the power")
+        for each in AN_HOUR_AGO:
+            self.an_hour_goes_by(each)
+
+    def assert_found_by_its_user(self, left: Iterable[psutil.Process]) -> None:
+        """`make down` finds what goes on, also where Airflow hides it from all but root."""
+        with as_a_user():
+            assert {*living(left)} <= {*self.stack.airflow.processes()}
+
+    def status(self) -> dict[str, Any]:
+        """What `txbatch status` tells of the topology."""
+        where = {"TXBATCH_DATABASE_URL": self.stack.outage.of, "TXBATCH_HOME": str(self.stack.home)}
+        result = CliRunner().invoke(main, ["status", self.dag, "--json"], env=where)
+        assert result.exit_code == 0, result.output
+        (told,) = json.loads(result.stdout)
+        return dict(told)
 
     def an_hour_goes_by(self, of: str) -> None:
         """As if somebody had shown no sign of life for an hour."""
@@ -140,16 +177,44 @@ class Kills(Years):
                 airflow._processes[each] = airflow._spawn(each, COMPONENTS[each], airflow._process_environment())
             airflow._wait_until_healthy(time.monotonic() + STARTED_SECONDS)
 
+    def start_scheduler_with(self, environment: Mapping[str, str]) -> None:
+        """Start the scheduler anew, at rest, so that its workers have this in their environment."""
+        self.kill("scheduler")
+        self.stack.airflow._environment.update(environment)
+        self.start_again("scheduler")
+
+    def until_red(self, years: At) -> None:
+        """Until the runs of these years have failed, as Airflow's database says: nobody else answers."""
+
+        def red() -> bool:
+            with session(self.database) as ask:
+                states = dict(ask("SELECT run_id, state FROM dag_run"))
+            return {states[str(year)] for year in years.values()} == {"failed"}
+
+        until(red, f"the runs go on: {self.statuses()}")
+
+    def clear_failed(self, year: int) -> None:
+        """Clear the run of a year, as its menu does: what is not green."""
+        self.stack.api.clear_run(self.dag, str(year), only_failed=True)
+
     def assert_gone_on(self, years: At, planned: dict[int, int], tries: int) -> None:
         """The runs are green with the txids that they had. A task at work had so many tries, any other has one."""
         for place, year in years.items():
-            run_id = str(year)
-            assert self.end(run_id) == GREEN
+            assert self.end(str(year)) == GREEN
             of_tasks = dict.fromkeys(TASKS, 1) | ({place: tries} if place in TASKS else {})
-            assert self.stack.tries(self.dag, run_id) == of_tasks
-            assert self.note(run_id) == self.told(year, of_tasks[EMIT])
-            assert self.attempts(self.txid(year))[-1] == (run_id, "committed")
-            assert self.stack.announced(self.dag).count(self.txid(year)) == 1
+            tried = self.stack.tries(self.dag, str(year))
+            assert tried == of_tasks, f"at {place}: {tried}"
+            self.assert_told(year, attempts=of_tasks[EMIT])
+        self.assert_kept(planned)
+
+    def assert_told(self, year: int, attempts: int) -> None:
+        """The note, the attempts and the asset event of a run that counted this year."""
+        assert self.note(str(year)) == self.told(year, attempts)
+        assert self.attempts(self.txid(year))[-1] == (str(year), "committed")
+        assert self.stack.announced(self.dag).count(self.txid(year)) == 1
+
+    def assert_kept(self, planned: dict[int, int]) -> None:
+        """What was planned has its txid still, and all is committed, each year once."""
         now = self.planned()
         assert planned == {year: now[year] for year in planned}
         assert {*self.statuses().values()} == {"committed"}

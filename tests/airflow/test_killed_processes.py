@@ -13,19 +13,30 @@ from pathlib import Path
 import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
-from airflow_kills import Kills
-from airflow_support import QUIET, Stack
+from airflow_kills import COMMIT, EMIT, LAST, Kills, kill_all, living
+from airflow_support import QUIET, TASKS, Stack
+from airflow_years import GREEN, MARKED_FAILED
 from outages import Outage
+from support import until
 
 from txbatch import settings
-from txbatch.local.airflow import LocalAirflow
+from txbatch.local.airflow import COMPONENTS, LocalAirflow
 from txbatch.postgres.database.engine import connect
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(1200)]
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
-# An API server that is slow to start is no outage: a task gives up after so many beats without an answer.
-PATIENT = {"AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "30"}
+# An API server that is slow to start is no outage: a call is tried for about a minute, and a task gives up after so many beats
+# without an answer. Neither is a scheduler dead that is slow to start: after so many seconds another one takes its tasks.
+PATIENT = {
+    "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "30",
+    "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "2",
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "30",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "900",
+}
+SKIPPED = ("success", GREEN[1] | {LAST: "skipped"})
+# Tasks give an API server up within seconds: two beats, each of two calls.
+IMPATIENT = {"AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "2", "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -72,5 +83,72 @@ def test_a_triggerer_and_an_api_server_that_are_killed_cost_no_try(kills: Kills)
         planned = kills.planned()
         for component in ("api-server", "triggerer"):
             kills.kill(component)
+        kills.an_hour_goes_by("triggerer")
         kills.start_again("api-server", "triggerer")
     kills.assert_gone_on(years, planned, tries=1)
+
+
+@pytest.mark.rule("R6", "R10")
+def test_a_scheduler_that_is_killed_and_started_again_at_once_costs_no_try(kills: Kills) -> None:
+    """Its workers go on with their tasks, and are found once all is to end."""
+    with kills.at_each_task(1960) as years:
+        planned = kills.planned()
+        left = kills.kill_alone("scheduler")
+        kills.assert_found_by_its_user(left)
+        kills.start_again("scheduler")
+    kills.assert_gone_on(years, planned, tries=1)
+    kill_all(left)
+
+
+@pytest.mark.rule("R5", "R8", "R10")
+def test_tasks_of_a_scheduler_that_was_away_for_long_are_tried_again(kills: Kills) -> None:
+    """The next scheduler gives them a second try, and the first one, which its worker has at work still, ends."""
+    with kills.at_each_task(1965) as years:
+        planned, workers = kills.planned(), kills.workers()
+        left = kills.kill_alone("scheduler")
+        kills.an_hour_goes_by("scheduler")
+        kills.start_again("scheduler")
+        until(lambda: not living(each.task for each in workers), "the first try goes on")
+    kills.assert_gone_on(years, planned, tries=2)
+    log = kills.stack.api.task_log(kills.dag, str(years[EMIT]), EMIT, 1)
+    assert "Server indicated the task shouldn't be running anymore" in log
+    kill_all(left)
+
+
+@pytest.mark.rule("R5", "R6", "R8", "R10")
+def test_runs_go_on_after_all_of_airflow_was_killed_at_once(kills: Kills) -> None:
+    """As by a power cut, with an hour until the next start."""
+    with kills.at_each_task(1970) as years:
+        planned = kills.planned()
+        kills.cut_power()
+        told = kills.status()
+    assert (told["committed_txid"], told["in_flight"]) == (planned[years[LAST]], 3)
+    kills.start_again(*COMPONENTS)
+    kills.assert_gone_on(years, planned, tries=2)
+
+
+@pytest.mark.rule("R5", "R6", "R8", "R10")
+def test_an_api_server_away_for_longer_than_all_tries_leaves_red_runs_that_go_on_once_cleared(kills: Kills) -> None:
+    """Meanwhile one task commits, and one has called success: neither can tell, and nothing is done twice.
+
+    The asset event of a success that could not tell is not sent (docs/run/buttons.md); who reads `report.batches` has it.
+    """
+    kills.start_scheduler_with(IMPATIENT)
+    with kills.at_each_task(1975) as years:
+        planned = kills.planned()
+        kills.kill("api-server")
+        kills.commits.close()
+        kills.release(LAST)
+        until(lambda: kills.statuses()[planned[years[COMMIT]]] == "committed", "the commit is held still")
+        kills.until_red(years)
+    kills.start_again("api-server")
+    for place, year in years.items():
+        assert kills.note(str(year)).startswith(MARKED_FAILED.format(place if place in TASKS else COMMIT))
+        kills.clear_failed(year)
+        assert kills.end(str(year)) == (SKIPPED if place == LAST else GREEN)
+        if place != LAST:
+            kills.assert_told(year, attempts=2 if place == EMIT else 1)
+    kills.assert_kept(planned)
+    txid = kills.txid(years[LAST])
+    assert kills.note(str(years[LAST])) == f"txbatch: already committed as txid {txid}; nothing is changed"
+    assert txid not in kills.stack.announced(kills.dag)

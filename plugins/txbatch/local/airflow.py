@@ -23,7 +23,7 @@ from txbatch.local.airflow_config import USERNAME, write_config
 from txbatch.local.looking import looks
 from txbatch.local.metadata import migrate
 from txbatch.local.ports import LOOPBACK, reserve_port
-from txbatch.local.processes import MARK, marked, new_mark, stop_marked
+from txbatch.local.processes import MARK, boot, marked, new_mark, stop_marked
 from txbatch.local.signals import ignore_signals, unwinding
 from txbatch.places import command
 
@@ -127,7 +127,7 @@ class LocalAirflow:
 
     def processes(self) -> list[psutil.Process]:
         """Return all live processes started here, with descendants."""
-        return marked(self._mark)
+        return marked(self._mark, [process.pid for process in self._processes.values()])
 
     def _start(self, url: str) -> None:
         self.url, deadline = url, time.monotonic() + self._timeout
@@ -145,7 +145,7 @@ class LocalAirflow:
         for component, arguments in COMPONENTS.items():
             self._processes[component] = self._spawn(component, arguments, environment)
         pids = {component: process.pid for component, process in self._processes.items()}
-        _write_run(self._home, mark=self._mark, url=url, pids=pids)
+        _write_run(self._home, mark=self._mark, url=url, pids=pids, boot=boot())
         self._wait_until_healthy(deadline)
 
     def _spawn(self, component: str, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -216,10 +216,11 @@ def stop(home: Path) -> int:
 
 
 def _end(home: Path, mark: str) -> int:
-    ours = _run_of(home).get("mark") == mark
+    run = _run_of(home)
+    ours = run.get("mark") == mark
     if ours:
-        _write_run(home, **_run_of(home) | {"stopping": True})
-    ended = stop_marked(mark, GRACE_SECONDS)
+        _write_run(home, **run | {"stopping": True})
+    ended = stop_marked(mark, GRACE_SECONDS, _sessions(run) if ours else ())
     if ours:
         shutil.rmtree(_scratch(home), ignore_errors=True)
         _run_file(home).unlink(missing_ok=True)
@@ -229,11 +230,16 @@ def _end(home: Path, mark: str) -> int:
 def refuse_second(home: Path) -> None:
     """Raise LocalAirflowError while an Airflow of this home runs."""
     run = _run_of(home)
-    if run and (left := marked(run["mark"])):
+    if run and (left := marked(run["mark"], _sessions(run))):
         pid = min(process.pid for process in left)
         raise LocalAirflowError(
             f"Airflow runs already in {home} (pid {pid}, {run['url']}): stop it with `{command('down')}`"
         )
+
+
+def _sessions(run: Mapping[str, Any]) -> list[int]:
+    """Return the sessions of the components, one each (see `_spawn`). None are of use after the machine has started anew."""
+    return list(run.get("pids", {}).values()) if run.get("boot") == boot() else []
 
 
 def _scratch(home: Path) -> Path:
