@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine
 
-from txbatch import __version__
 from txbatch.core.errors import NotMigrated, SchemaMismatch
 from txbatch.core.state.state import REPORTS
 from txbatch.core.text import list_numbers
@@ -95,8 +94,7 @@ def check_migrated(engine: Engine) -> None:
         raise NotMigrated(f"{where} lacks {list_numbers('migration', known - applied)}: run `txbatch migrate`")
     if applied - known:
         raise NotMigrated(
-            f"{where} has {list_numbers('migration', applied - known)} of a newer txbatch: update this one, which is "
-            f"{__version__}"
+            f"{where} has {list_numbers('migration', applied - known)} of a newer txbatch: update this one"
         )
 
 
