@@ -84,7 +84,7 @@ def test_a_month_is_counted_by_a_backfill_and_by_catching_up_and_the_page_shows_
     with own_dialogs(browser, days) as (own, dialogs), seen_by(browser, days, "admin") as watched:
         backfill_the_last_week(own, days, dialogs)
         watched.go(days.page("&page=completeness"))
-        step(watched, "63 a hole", "1 hole between them", f"to 2013-01-24 ({ZONE}): no batch has it")
+        step(watched, "63 a hole", "between them", f"to 2013-01-24 ({ZONE}): no batch has it")
         dialogs.open("days")
         dialogs.date(0, "")
         dialogs.fill(PLAIN, catch_up="2013-01-01/2013-02-01")

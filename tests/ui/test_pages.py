@@ -197,6 +197,17 @@ def test_a_window_without_a_hole_tells_of_a_hole_elsewhere(browser: Browser, exa
         assert watched.wrong() == []
 
 
+def test_a_batch_that_was_counted_again_twice_names_the_one_that_counts(browser: Browser, examples: Examples) -> None:
+    replaced = payload("batch_replaced")
+    (first,) = replaced["restates"]
+    again = {"txid": 40, "replaced_txid": 31, "reason": "cut off twice", "requested_by": "bo"}
+    replaced["restates"] = [first | {"replaced_by": 40}, first | again]
+    examples.instead["/batches/2"] = (200, replaced)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=2")) as watched:
+        told = "It does not count any more: txid 40 counts in its place; asked for by bo: “cut off twice”."
+        assert told in watched.text()
+
+
 def test_focus_typed_text_and_scroll_are_kept_over_two_polls(browser: Browser, examples: Examples) -> None:
     """What comes anew is drawn over the old; a turn is one request."""
     with opened(browser, examples.url(FLIGHTS)) as watched:

@@ -82,9 +82,9 @@ function factsOf({ one, topology }, now) {
 }
 
 function fate({ topology }, { batch: now, restates }) {
-  const by = restates.find((each) => each.txid === now.replaced_by);
   if (now.replaced_by != null) {
-    return h("p", { class: "fate" }, "It does not count any more: ", txidLink(topology, now.replaced_by), " counts in its place", asked(by), ".");
+    const by = counting(restates, now.replaced_by);
+    return h("p", { class: "fate" }, "It does not count any more: ", txidLink(topology, by.txid), " counts in its place", asked(by), ".");
   }
   const own = restates.find((each) => each.txid === now.txid);
   if (now.kind === "restate" && now.status === "committed") {
@@ -96,6 +96,12 @@ function fate({ topology }, { batch: now, restates }) {
   if (now.status === "aborted") return h("p", { class: "fate" }, "It was given up and counts nothing", asked(now), ".");
   if (now.kind === "skip") return h("p", { class: "fate" }, "Its records count as read, and count nothing", asked(now), ".");
   return now.reason ? h("p", { class: "fate" }, "Reason", asked(now), ".") : null;
+}
+
+// Who took its place may have been replaced, too.
+function counting(restates, txid) {
+  const by = restates.find((each) => each.txid === txid) ?? { txid };
+  return by.replaced_by == null ? by : counting(restates, by.replaced_by);
 }
 
 function asked(by) {
