@@ -82,9 +82,8 @@ class Kills(Years):
                 stays.enter_context(self.held(FIRST))
                 self.begin(years[FIRST], FIRST)
                 stays.callback(self.commits.close)
-                self.commits.enter_context(
-                    self.held(COMMIT)
-                )  # the last one: a session waits a minute for a lock, no longer
+                # The last one: a session waits a minute for a lock, no longer.
+                self.commits.enter_context(self.held(COMMIT))
             self.until_at(COMMIT)
             yield years
 

@@ -133,7 +133,7 @@ def test_an_api_server_away_for_longer_than_all_tries_leaves_red_runs_that_go_on
 
     The asset event of a success that could not tell is not sent (docs/run/buttons.md); who reads `report.batches` has it.
     """
-    kills.start_scheduler_with(IMPATIENT)
+    kills.start_scheduler_with(IMPATIENT)  # the last test of this module, whose workers stay so
     with kills.at_each_task(1975) as years:
         planned = kills.planned()
         kills.kill("api-server")
