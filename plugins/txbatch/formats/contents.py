@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from txbatch.core.errors import (
+    GONE,
     RESTORE,
     RUN_AGAIN,
     BadRecord,
@@ -113,7 +114,13 @@ def blocks(
             least = end if codec is None and planned is not None and end is not None else 0
             yield from _Cutter(path, stream, start, end, record_bytes_max, carriage_returns).blocks(least, grown=grown)
     except OSError as error:
-        raise PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> PartitionUnreadable:
+    """Return the error for a file that cannot be opened or read. A file that is gone has ways out of its own."""
+    way = f"; {GONE}" if isinstance(error, FileNotFoundError) else ""
+    return PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}{way}")
 
 
 def splittable(path: Path) -> bool:
@@ -122,7 +129,7 @@ def splittable(path: Path) -> bool:
         with path.open("rb", buffering=0) as file:
             return compression(path, file.read(16)) is None
     except OSError as error:
-        raise PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
 
 
 def check_line_lengths(path: Path, record_bytes_max: int = RECORD_BYTES_MAX) -> None:

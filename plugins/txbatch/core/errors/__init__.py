@@ -5,6 +5,7 @@ Read `base` first, then by area: `job`, `records`, `batches`, `corrections`, `su
 
 from txbatch.core.errors.base import (
     ABORT,
+    GONE,
     REFUSED,
     RESTORE,
     RUN_AGAIN,
@@ -137,6 +138,7 @@ from txbatch.core.errors.surroundings import (
 # fmt: off
 __all__ = [
     "ABORT",
+    "GONE",
     "REFUSED",
     "RESTORE",
     "RUN_AGAIN",

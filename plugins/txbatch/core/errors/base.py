@@ -14,6 +14,11 @@ from txbatch.core.text import LENGTH_MAX, one_line, safe_lines, text_of
 ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan reads the file as it is"
 # The ways on from a file that has changed since it was planned, and when which.
 RESTORE = f"restore it, and the retry reads it; or, if the file is right now, {ABORT}"
+# The ways on from a file that is gone since it was planned.
+GONE = (
+    "restore it, and the retry reads it; or, if it is gone for good, abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) "
+    "and run again: the next plan goes without it"
+)
 # The way on once a bad file is mended: the plan holds for the mended file, unless the length differs.
 RUN_AGAIN = "run again; only if the length of a file has changed, abort the batch"
 # The way on if a state rejects a record, which no quarantine takes.
