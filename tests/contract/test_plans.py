@@ -70,6 +70,16 @@ def test_any_json_value_is_a_plan(backing: Any, plan: Any) -> None:
             assert connection.execute(text("SELECT * FROM report.completeness")).all() == []
 
 
+@pytest.mark.rule("R3")
+def test_a_plan_as_large_as_its_spout_may_plan_is_committed(backing: Any) -> None:
+    """Of an interval with ten thousand files, each named; and the next one goes on from it."""
+    spout = Planner(*[{"files": {f"{number:05}-{'x' * 90}.csv": [1, number] for number in range(12_000)}}] * 2)
+    spout.metadata_bytes_max = 10_000_000
+    topology = word_count(spout)
+    assert [whole(backing, topology, name).txid for name in "12"] == [1, 2]
+    assert backing.state("word_count") == {("dog",): (2, 2)}
+
+
 @pytest.mark.rule("R6")
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_whatever_is_planned_continues_what_is_committed(backing: Any, plan: Any) -> None:

@@ -328,6 +328,10 @@ def test_small_files_share_a_task_and_large_ones_are_cut(tmp_path: Path) -> None
         ({"thousands": "."}, "options decimal and thousands are both '.'"),
         ({"header": "yes"}, "option header='yes' must be True or False"),
         ({"encoding": "utf-16"}, "option encoding='utf-16' must be a character set in which ASCII keeps its bytes"),
+        (
+            {"encoding": "UTF-8-SIG"},
+            "option encoding='UTF-8-SIG' is UTF-8 with a mark of byte order, which is passed over",
+        ),
         ({"encoding": "cp037"}, "make UTF-8 of the files first"),
         ({"encoding": "latin-one"}, "must be a character set"),
         ({"null_value": 7}, "must be a text, or a list of texts"),

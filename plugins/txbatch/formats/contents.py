@@ -114,13 +114,13 @@ def blocks(
             least = end if codec is None and planned is not None and end is not None else 0
             yield from _Cutter(path, stream, start, end, record_bytes_max, carriage_returns).blocks(least, grown=grown)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> PartitionUnreadable:
-    """Return the error for a file that cannot be read, with the ways on if the file is gone."""
-    ways = f"; {GONE}" if isinstance(error, FileNotFoundError) else ""
-    return PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}{ways}")
+def unreadable(path: Path, error: OSError) -> PartitionUnreadable:
+    """Return the error for a file that cannot be opened or read. A file that is gone has ways out of its own."""
+    way = f"; {GONE}" if isinstance(error, FileNotFoundError) else ""
+    return PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}{way}")
 
 
 def splittable(path: Path) -> bool:
@@ -129,7 +129,7 @@ def splittable(path: Path) -> bool:
         with path.open("rb", buffering=0) as file:
             return compression(path, file.read(16)) is None
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def check_line_lengths(path: Path, record_bytes_max: int = RECORD_BYTES_MAX) -> None:

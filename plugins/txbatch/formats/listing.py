@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from txbatch.core.errors import (
+    GONE,
     RESTORE,
     AmbiguousFiles,
     InvalidOption,
@@ -180,7 +181,7 @@ def check_size(file: Path, planned: int) -> None:
     try:
         size = file.stat().st_size
     except OSError as error:
-        raise PartitionUnreadable(f"{file} cannot be read: {error.strerror}") from error
+        raise PartitionUnreadable(f"{file} cannot be read: {error.strerror}; {GONE}") from error
     if size != planned:
         raise SourceChanged(
             f"{file} had {planned:,} bytes when it was planned, now {size:,}; {RESTORE}. "

@@ -98,6 +98,8 @@ def _encoding(value: Any) -> str:
         same = False
     if same:
         return str(value)
+    if isinstance(value, str) and re.sub("[^a-z0-9]", "", value.lower()) == "utf8sig":
+        raise ValueError("is UTF-8 with a mark of byte order, which is passed over anyway; leave the option out")
     raise ValueError("must be a character set in which ASCII keeps its bytes; make UTF-8 of the files first (iconv)")
 
 

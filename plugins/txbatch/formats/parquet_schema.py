@@ -61,6 +61,10 @@ def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | Non
     alike = [name for name in schema.names if name.strip().lower() == field.name.lower()]
     if alike.count(field.name) == 1:
         return _plain(schema.field(field.name).type)
+    if field.name in alike:
+        raise WrongColumns(
+            f"{path}: the column {field.name!r} is there {alike.count(field.name)} times; write the file again"
+        )
     if alike:
         raise WrongColumns(
             f"{path}: the column {field.name!r} is declared, the file has {', '.join(map(repr, alike))}; names mind case: "

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Batch, BatchKind
 from txbatch.core.protocol.event_time import capped
-from txbatch.core.stored_json import canonical_json
+from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.postgres.database.queries import query
 
 # How a range of a partition ended: `status`, `records`, `fingerprint`, `reason`, and the `latest` time that was read.
@@ -62,7 +62,7 @@ def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], O
     ranges: list[Ended] = []
     for stream, plan in batch.plan.streams.items():
         for partition, range_ in {**{name: {} for name in plan.unreadable}, **plan.ranges}.items():
-            where = {"stream": stream, "partition": partition, "metadata": canonical_json(range_)}
+            where = {"stream": stream, "partition": partition, "metadata": canonical_json(range_, STORED_BYTES_MAX)}
             ranges.append({**where, **outcome(stream, partition)})
     connection.execute(query("insert_partitions"), {**ids, **_columns(ranges)})
     if batch.kind is BatchKind.RESTATE:
