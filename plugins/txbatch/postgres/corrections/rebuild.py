@@ -46,7 +46,7 @@ class PostgresRebuilds:
         """Begin a rebuild, or go on with the running rebuild.
 
         Raise TerminalError if no rebuild can count the topology, if the reason is missing, or if another job's rebuild runs;
-        SchemaMismatch for another source or a taken state name; UnknownName if the topology is not renamed yet.
+        SchemaMismatch for another source, NameTaken for a taken state name; UnknownName if the topology is not renamed yet.
         """
         with transaction(self.engine) as connection:
             definitions.check_name(connection, topology, job)
