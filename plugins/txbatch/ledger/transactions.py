@@ -127,13 +127,14 @@ class Transactions(Questions):
             batch = rows.lock_batch(topology, txid)
             skip.check_may_skip(batch)
             pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
-            also, left = rows.also_covering(batch), skip.given_up(batch, partition)
-            skip.check_skip(left, rows.order(batch), also)
+            also, left, order = rows.also_covering(batch), skip.given_up(batch, partition), rows.order(batch)
+            skip.check_skip(left, order, also)
+            last = None if order.last_committed is None else rows.batch(topology, order.last_committed)
             if batch.status.final:
                 rows.prepare_skip(pending)
             else:
                 _free(rows, batch, why)
-            return rows.give_up(left, why, found_by_run=partition is None)
+            return rows.give_up(skip.carrying_on(left, last), why, found_by_run=partition is None)
 
 
 def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:
