@@ -124,9 +124,9 @@ class Transactions(Questions):
         """
         with self.store() as rows:
             rows.lock_topology(topology)
-            batch = rows.lock_batch(topology, txid)
-            skip.check_may_skip(batch)
             pending = rows.lock_open_batches(topology)  # none of them commits meanwhile
+            batch = rows.lock_batch(topology, txid)  # after lower open batches, as others lock several
+            skip.check_may_skip(batch)
             also, left, order = rows.also_covering(batch), skip.given_up(batch, partition), rows.order(batch)
             skip.check_skip(left, order, also)
             last = None if order.last_committed is None else rows.batch(topology, order.last_committed)

@@ -60,8 +60,10 @@ class PostgresRows:
         return batches.lock_batch(self.connection, topology, txid, run)
 
     def lock_open_batches(self, topology: str) -> Sequence[Batch]:
-        """Lock the batches in flight, oldest first."""
-        return batches.batches(self.connection, "lock_open_batches", topology=topology)
+        """Lock the batches in flight, oldest first; without the batches that are committed meanwhile."""
+        found = batches.batches(self.connection, "open_batches", topology=topology)
+        locked = [self.lock_batch(topology, each.txid) for each in found]
+        return [each for each in locked if not each.status.final]
 
     def batch(self, topology: str, txid: int) -> Batch:
         """Return a batch, without a lock."""
