@@ -494,6 +494,22 @@ def test_a_topology_is_dropped_once_its_commit_is_done(bench: Bench, monkeypatch
         assert calls.join() == {"commit": True, "drop": ["word_count"]}
 
 
+@pytest.mark.rule("R1", "R6")
+def test_who_waits_for_a_commit_to_adopt_its_batch_keeps_no_plan_waiting(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, calls = bench.emitted(words(dog=1)), Calls()
+    bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
+    with held(monkeypatch, "commit.before_commit") as (reached, go_on):
+        calls.start("commit", lambda: bench.commit(batch, words(dog=1)))
+        assert reached.wait(30)
+        calls.start("adopt", lambda: bench.ledger.adopt(batch, run("heir")))
+        wait_for_lock(bench)
+        bench.run("SELECT FROM txbatch.topology FOR NO KEY UPDATE NOWAIT")
+        go_on.set()
+        assert calls.join() == {"commit": True, "adopt": None}
+
+
 # ---- reports stay open
 
 

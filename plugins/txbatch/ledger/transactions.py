@@ -48,7 +48,14 @@ class Transactions(Questions):
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort the batch if it has an interval or other parameters (R6)."""
-        with suppress(LeaseHeld), self.store() as rows:
+        with suppress(LeaseHeld):
+            with self.store() as rows:
+                rows.lock_batch(batch.topology, batch.txid)  # a live commit is waited for here: plans go on meanwhile
+            return self._adopt(batch, run)
+        return None
+
+    def _adopt(self, batch: Batch, run: Run) -> Batch | None:
+        with self.store() as rows:
             rows.lock_topology(batch.topology)
             now = rows.lock_batch(batch.topology, batch.txid)
             if not decisions.unattended(now, run):
@@ -58,7 +65,6 @@ class Transactions(Questions):
             rows.take_lease(now, run)
             rows.forget_wait(now.topology, run)
             return rows.batch(now.topology, now.txid)
-        return None
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if final."""
