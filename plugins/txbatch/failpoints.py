@@ -30,6 +30,7 @@ NAMES = frozenset(
         "emit.recorded",
         "commit.before_lock",
         "commit.loaded",
+        "commit.times_read",
         "commit.before_commit",
         "commit.apart_loaded",
         "commit.apart_committed",

@@ -605,17 +605,28 @@ SELECT partition, latest FROM txbatch.consumed
 INSERT INTO txbatch.behind AS b (topology, stream, partition, txid)
 SELECT CAST(:topology AS text), stream, partition, CAST(:txid AS bigint)
   FROM unnest(CAST(:stream AS text[]), CAST(:partition AS text[])) AS missed (stream, partition)
+ ORDER BY stream, partition
+    ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = GREATEST(b.txid, EXCLUDED.txid);
+
+-- lock_behind --
+-- The partitions that are behind, locked in their order, and with them those that a batch could not read: one pass over all that a
+-- commit writes of them. A commit is the only one that removes some.
+INSERT INTO txbatch.behind AS b (topology, stream, partition, txid)
+SELECT CAST(:topology AS text), stream, partition, max(txid)
+  FROM (SELECT stream, partition, CAST(:txid AS bigint) AS txid
+          FROM unnest(CAST(:stream AS text[]), CAST(:partition AS text[])) AS missed (stream, partition)
+         UNION ALL
+        SELECT stream, partition, txid FROM txbatch.behind WHERE topology = :topology) every
+ GROUP BY stream, partition ORDER BY stream, partition
     ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = GREATEST(b.txid, EXCLUDED.txid);
 
 -- caught_up --
 -- Partitions that were read, or given up, since they were behind.
-DELETE FROM txbatch.behind b USING txbatch.consumed c
- WHERE b.topology = :topology AND (c.topology, c.stream, c.partition) = (b.topology, b.stream, b.partition) AND c.txid > b.txid;
-
--- behind --
--- The largest time of each partition of a stream that is behind; null where it was never read.
-SELECT c.latest FROM txbatch.behind b LEFT JOIN txbatch.consumed c USING (topology, stream, partition)
- WHERE topology = :topology AND stream = :stream;
+WITH read AS (
+       SELECT b.stream, b.partition FROM txbatch.behind b JOIN txbatch.consumed c USING (topology, stream, partition)
+        WHERE topology = :topology AND c.txid > b.txid ORDER BY b.stream, b.partition FOR UPDATE OF b)
+DELETE FROM txbatch.behind b USING read r
+ WHERE b.topology = :topology AND (b.stream, b.partition) = (r.stream, r.partition);
 
 -- whole_to --
 -- The end of the committed intervals without a gap: the first that has reached a time, in microseconds; null: the very first.
@@ -637,9 +648,15 @@ SELECT state FROM txbatch.state WHERE topology = :topology ORDER BY state FOR NO
 SELECT closed_to FROM txbatch.batch
  WHERE topology = :topology AND status = 'committed' AND closed_to IS NOT NULL ORDER BY txid DESC LIMIT 1;
 
--- open_watermarks --
--- The watermarks of the other plans that may still count for the first time; null of one that has none.
-SELECT metadata -> 'watermark' AS watermark, CAST(metadata ->> 'planned_at' AS bigint) AS planned_at FROM txbatch.batch
+-- uncounted --
+-- What may still count for the first time: the largest time of each partition that is behind, null where it was never read; and,
+-- without a stream, the watermarks of the other open plans, null of one that has none. In one statement, for an abort moves a
+-- plan from these to those.
+SELECT b.stream, c.latest, NULL::json AS watermark, NULL::bigint AS planned_at
+  FROM txbatch.behind b LEFT JOIN txbatch.consumed c USING (topology, stream, partition)
+ WHERE topology = :topology
+ UNION ALL
+SELECT NULL, NULL, metadata -> 'watermark', CAST(metadata ->> 'planned_at' AS bigint) FROM txbatch.batch
  WHERE topology = :topology AND txid <> :txid AND status IN ('planned', 'emitted') AND kind = 'ordinary';
 
 -- next_numbers --

@@ -42,7 +42,7 @@ BEFORE_LOCKS = {f"{step}.before_lock" for step in ("initialize", "attempt", "com
 CORRECTIONS = {f"rebuild.{at}" for at in ("begun", "before_commit", "counted", "before_swap", "swapped")}
 CORRECTIONS |= {"gc.folded", "gc.before_commit", "gc.windows_left"}
 # Where another process commits or aborts between two looks: see tests/postgres/test_processes.py.
-BETWEEN_LOOKS = {"gc.versions_read"}
+BETWEEN_LOOKS = {"gc.versions_read", "commit.times_read"}
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -207,3 +207,67 @@ def test_a_stream_that_pauses_goes_on_where_it_was(backing: Any) -> None:
     short.sizes.append(5)
     third = backing.whole(topology, nothing, "3")
     assert third.metadata["streams"]["short"] == {"plan": {"number": 1, "start": 1, "end": 6}}
+
+
+class Two:
+    """A stream read by partitions, and beside it one that is not, whose records come when a test says so."""
+
+    def __init__(self, backing: Any, max_pending: int = 1) -> None:
+        self.backing, self.log, self.list = backing, LogSpout({"a": 10}), ListSpout()
+        self.topology = Topology("word_count", max_pending)
+        for name, spout, state in (("log", self.log, "first"), ("list", self.list, "second")):
+            self.topology.new_stream(name, spout).group_by("word").persistent_aggregate(
+                OpaqueState(state), count=Count()
+            )
+
+    def planned(self, name: str) -> Batch:
+        """A batch of what has come."""
+        found = self.backing.initialize(self.topology, name)
+        assert isinstance(found, Batch)
+        return found
+
+    def commit(self, batch: Batch, name: str) -> bool:
+        nothing = {"first": [], "second": []}
+        self.backing.emit(self.topology, batch, nothing, name)
+        return bool(self.backing.commit(self.topology, batch, nothing).applied)
+
+    def listed(self, batch: Batch) -> tuple[int, int]:
+        """Which records of the stream without partitions a batch reads."""
+        plan = batch.plan.streams["list"].ranges[""]
+        return plan["start"], plan["end"]
+
+
+@pytest.mark.rule("R3", "R16")
+def test_a_late_skip_does_not_begin_a_stream_without_partitions_again(backing: Any) -> None:
+    """The batch that is given up was planned before the stream had anything, and does not say where it is."""
+    story = Two(backing)
+    poison = story.planned("1")
+    assert set(poison.plan.streams) == {"log"}
+    backing.ledger.abort("word_count", poison.txid, "unreadable")
+    story.log.lengths["a"], story.list.sizes = 0, [5]
+    first = story.planned("2")
+    assert story.commit(first, "2")
+    given_up = skip(backing, poison.txid)
+    assert (given_up.plan.streams, set(given_up.plan.idle)) == (poison.plan.streams, {"list"})
+    assert isinstance(backing.initialize(story.topology, "3"), NothingNew)
+    story.list.sizes.append(3)
+    second = story.planned("3")
+    assert [story.listed(each) for each in (first, second)] == [(0, 5), (5, 8)]
+    assert story.commit(second, "3")
+
+
+@pytest.mark.rule("R6", "R16")
+def test_a_skip_beside_an_open_batch_of_a_stream_without_partitions_loses_nothing_of_it(backing: Any) -> None:
+    """The open batch was not planned behind the skip: it is refused, and planned anew with the same records."""
+    story = Two(backing, max_pending=2)
+    poison = story.planned("1")
+    backing.ledger.abort("word_count", poison.txid, "unreadable")
+    story.log.lengths["a"], story.list.sizes = 0, [5]
+    open_ = story.planned("2")
+    assert skip(backing, poison.txid).plan.idle == {}
+    with refused("TX407", "txid 2"):
+        story.commit(open_, "2")
+    backing.ledger.abort("word_count", open_.txid, "it was refused")
+    again = story.planned("2")
+    assert story.listed(again) == story.listed(open_) == (0, 5)
+    assert story.commit(again, "2")

@@ -94,6 +94,34 @@ def test_what_keeps_plans_and_commits_apart_no_reader_can_hold(engine: Engine, m
     assert answers["plan"].plan.watermark == {"in": micros_of(at + timedelta(hours=2, minutes=50))}
 
 
+@pytest.mark.rule("R25", "R26")
+def test_an_abort_beside_a_commit_lets_no_window_close_that_its_records_may_count_in(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit sees the aborted batch as open, or its partition as behind: never neither."""
+    bench, at = hours(engine)
+    lengths = bench.topology.streams["in"].spout.lengths  # type: ignore[attr-defined]
+    lengths.update(a=10, b=10)
+    assert bench.commit(*read_up_to(bench, "1", at.replace(minute=50), h10=2))
+    lengths["a"] = 20
+    second = read_up_to(bench, "2", at + timedelta(hours=5), h15=1)
+    lengths["b"] = 20
+    third = bench.planned("3")
+    calls = Calls()
+    with held(monkeypatch, "commit.times_read") as (reached, go_on):
+        calls.start("commit", lambda: bench.commit(*second))
+        assert reached.wait(30)
+        bench.ledger.abort("t", third.txid, "why")
+        go_on.set()
+        assert calls.join() == {"commit": True}
+    held_at = str(micros_of(at.replace(minute=40)))
+    assert bench.rows("SELECT closed_to ->> 'hours' FROM txbatch.batch ORDER BY txid") == [
+        (held_at,),
+        (held_at,),
+        (None,),
+    ]
+
+
 @pytest.mark.rule("R26")
 def test_the_status_says_for_which_gap_windows_wait(
     engine: Engine, databases: Any, capsys: pytest.CaptureFixture[str]

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from sqlalchemy import event as events
 from support import LogSpout, code, manifest_of, record_batch, run, word_count
 
-from txbatch import failpoints
+from txbatch import SpoutKind, failpoints
 from txbatch.core.batch.transaction import Batch, BatchStatus
 from txbatch.core.errors import (
     BrokenChain,
@@ -34,6 +34,7 @@ from txbatch.postgres.database import engine as engine_module
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.schema import state_tables
 
 
 @contextmanager
@@ -440,6 +441,91 @@ def test_the_loser_of_a_race_sees_what_the_winner_wrote(bench: Bench, postgres_u
         wait_for_lock(bench, 2)
     waiting.rollback()
     assert sorted(batch.txid for batch in calls.join().values()) == [1, 2]
+
+
+# ---- locks are taken in one order
+
+
+@pytest.mark.rule("R1", "R16")
+def test_a_skip_and_the_manifests_of_a_train_wait_for_each_other_in_one_order(bench: Bench, postgres_url: str) -> None:
+    """The skip of the third waits for it first: then the train has the others, and waits for the third."""
+    bench.topology.max_pending = 3
+    train = [bench.planned(name) for name in "123"]
+    begun = [bench.ledger.start_attempt(batch, run(name), code()) for batch, name in zip(train, "123", strict=True)]
+    recorded = [(each, manifest_of(bench.topology, each, words(dog=1))) for each in begun]
+    waiting, calls = raw_connection(postgres_url), Calls()
+    with waiting.cursor() as cursor:
+        cursor.execute("SELECT FROM txbatch.batch WHERE txid = 3 FOR UPDATE")
+        calls.start("skip", lambda: bench.ledger.skip("word_count", 3, "why"))
+        wait_for_lock(bench)
+        calls.start("record", lambda: bench.ledger.record_manifests(recorded))
+        wait_for_lock(bench, 2)
+    waiting.rollback()
+    answers = calls.join()
+    assert isinstance(answers["skip"], NotItsTurn)
+    assert [each.status for each in answers["record"]] == [BatchStatus.EMITTED] * 3
+
+
+@pytest.mark.rule("R1", "R25")
+def test_a_commit_and_an_abort_note_what_is_behind_in_one_order(
+    engine: Engine, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit has read b, and could not read a; the abort notes a, and then b."""
+    both = word_count(LogSpout({"b": 10, "a": 10}, kind=SpoutKind.OPAQUE), max_pending=3)
+    bench = Bench(engine, both)
+    lengths = both.streams["words"].spout.lengths  # type: ignore[attr-defined]
+    bench.ledger.abort("word_count", bench.planned("0").txid, "both are behind")
+    batch = bench.planned("1")
+    assignment = bench.ledger.start_attempt(batch, run("1"), code())
+    honest = manifest_of(both, assignment, words(dog=1))
+    read = {"words": {"b": honest.streams["words"]["b"]}}
+    opaque = manifest_of(both, assignment, words(dog=1), streams=read, unreadable={"words": {"a": "away"}})
+    batch = bench.ledger.record_manifests([(assignment, opaque)])[0]
+    lengths.update(a=20, b=20)
+    behind = bench.planned("2")
+    waiting, calls = raw_connection(postgres_url), Calls()
+    with waiting.cursor() as cursor:
+        cursor.execute("SELECT FROM txbatch.behind WHERE partition = 'a' FOR UPDATE")
+        calls.start("abort", lambda: bench.ledger.abort("word_count", behind.txid, "why").status)
+        wait_for_lock(bench)
+        calls.start("commit", lambda: bench.commit(batch, words(dog=1)))
+        wait_for_lock(bench, 2)
+    waiting.rollback()
+    assert calls.join() == {"abort": BatchStatus.ABORTED, "commit": True}
+
+
+@pytest.mark.rule("R1")
+def test_a_topology_is_dropped_once_its_commit_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have the tables that the commit comes to next, and wait for the batch that the commit has."""
+    batch, calls = bench.emitted(words(dog=1)), Calls()
+
+    def drop() -> list[str]:
+        with transaction(bench.engine) as connection:
+            return state_tables.drop(connection, "word_count")
+
+    with held(monkeypatch, "commit.loaded") as (reached, go_on):
+        calls.start("commit", lambda: bench.commit(batch, words(dog=1)))
+        assert reached.wait(30)
+        calls.start("drop", drop)
+        wait_for_lock(bench)
+        go_on.set()
+        assert calls.join() == {"commit": True, "drop": ["word_count"]}
+
+
+@pytest.mark.rule("R1", "R6")
+def test_who_waits_for_a_commit_to_adopt_its_batch_keeps_no_plan_waiting(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, calls = bench.emitted(words(dog=1)), Calls()
+    bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
+    with held(monkeypatch, "commit.before_commit") as (reached, go_on):
+        calls.start("commit", lambda: bench.commit(batch, words(dog=1)))
+        assert reached.wait(30)
+        calls.start("adopt", lambda: bench.ledger.adopt(batch, run("heir")))
+        wait_for_lock(bench)
+        bench.run("SELECT FROM txbatch.topology FOR NO KEY UPDATE NOWAIT")
+        go_on.set()
+        assert calls.join() == {"commit": True, "adopt": None}
 
 
 # ---- reports stay open

@@ -66,7 +66,7 @@ class Questions(ABC):
 
     def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
         """Return the plan of the last look before a batch, and the intervals of earlier batches."""
-        with self.store() as rows:
+        with self.store(snapshot=True) as rows:
             return rows.look_facts(batch, since)
 
     def found_late(self, topology: str) -> Sequence[FoundLate]:

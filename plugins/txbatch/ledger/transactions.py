@@ -52,7 +52,14 @@ class Transactions(Questions):
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort the batch if the run may not adopt (R6, `decisions.may_adopt`)."""
-        with suppress(LeaseHeld), self.store() as rows:
+        with suppress(LeaseHeld):
+            with self.store() as rows:
+                rows.lock_batch(batch.topology, batch.txid)  # a live commit is waited for here: plans go on meanwhile
+            return self._adopt(batch, run)
+        return None
+
+    def _adopt(self, batch: Batch, run: Run) -> Batch | None:
+        with self.store() as rows:
             rows.lock_topology(batch.topology)
             now = rows.lock_batch(batch.topology, batch.txid)
             if not decisions.unattended(now, run):
@@ -62,7 +69,6 @@ class Transactions(Questions):
             rows.take_lease(now, run)
             rows.forget_wait(now.topology, run)
             return rows.batch(now.topology, now.txid)
-        return None
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if final."""
@@ -130,16 +136,18 @@ class Transactions(Questions):
         """
         with self.store() as rows:
             rows.lock_topology(topology)
-            skip.check_may_skip(rows.batch(topology, txid))
+            skip.check_may_skip(rows.batch(topology, txid))  # a refused skip waits for nobody
             pending = rows.lock_open_batches(topology, txid)  # none of them commits meanwhile
             batch = rows.batch(topology, txid)
-            also, left = rows.also_covering(batch), skip.given_up(batch, partition)
-            skip.check_skip(left, rows.order(batch), also)
+            skip.check_may_skip(batch)
+            also, left, order = rows.also_covering(batch), skip.given_up(batch, partition), rows.order(batch)
+            skip.check_skip(left, order, also)
+            last = None if order.last_committed is None else rows.batch(topology, order.last_committed)
             if batch.status.final:
                 rows.prepare_skip(pending)  # `_free` takes back of an open batch alone
             else:
                 _free(rows, batch, why)
-            return rows.give_up(left, why, found_by_run=partition is None)
+            return rows.give_up(skip.carrying_on(left, last), why, found_by_run=partition is None)
 
 
 def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:

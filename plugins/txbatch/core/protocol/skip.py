@@ -85,6 +85,20 @@ def given_up(batch: Batch, partition: str | None) -> Batch:
     return replace(batch, metadata=replace(batch.plan, streams={stream: ranges}).to_json())
 
 
+def carrying_on(left: Batch, last: Batch | None) -> Batch:
+    """Return the batch to give up with the last plans of all other streams, as of the `last` committed batch.
+
+    The next plan continues a skip, and the given up batch may have been planned before a stream had its first records. An
+    open batch has no say: a batch planned before the skip is refused if a stream needs the order of planning.
+    """
+    if last is None:
+        return left
+    plan = left.plan
+    known = {**last.plan.idle, **last.plan.streams}
+    idle = {name: each for name, each in known.items() if name not in plan.streams and not isinstance(each, Ranges)}
+    return replace(left, metadata=replace(plan, idle={**plan.idle, **idle}).to_json()) if idle else left
+
+
 def _only(ranges: Ranges, partition: str) -> Ranges:
     """Return the plan of one partition, without unreadable partitions: unreadable partitions are not given up."""
     continues = tuple(name for name in ranges.continues if name == partition)

@@ -124,9 +124,10 @@ def drop(connection: Connection, topology: str) -> list[str]:
     """Drop the tables and views of a topology's states, with the topology's rows in the ledger; return the states' names.
 
     States apart are dropped before, by `Warehouses.drop`. Raise Unavailable, with the sessions, if a state is read for too
-    long.
+    long. A commit under way ends first: a commit locks its batch, and then the tables of the states.
     """
-    rows.lock_topology(connection, topology)
+    if connection.execute(query("lock_topology_alone"), {"topology": topology}).first() is None:
+        raise rows.unknown_topology(topology)
     names = [row["state"] for row in connection.execute(query("states_of"), {"topology": topology}).mappings()]
     for name in names:
         with holders_told(connection, name, "dropped"):

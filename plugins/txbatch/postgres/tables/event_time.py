@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from txbatch import failpoints
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind
 from txbatch.core.protocol.commit import CommitPlan
@@ -60,29 +61,41 @@ def commit(connection: Connection, plan: CommitPlan, ranges: list[Ended]) -> Non
         return
     told: dict[str, Any] = {"watermark": None, "closed_to": None, "closed": None, "late": late_of(plan.manifest)}
     if batch.kind is not BatchKind.RESTATE:
+        if topology.closes:
+            connection.execute(query("close_alone"), {"topology": batch.topology})
+        behind, open_plans = _uncounted(connection, plan)
+        failpoints.hit("commit.times_read")
         known = EventTimeFacts(
             marks(connection, batch.topology),
             _read(connection, batch, ranges),
-            lambda stream: _behind(connection, batch.topology, stream),
+            lambda stream: behind.get(stream, ()),
             lambda reached: _whole_to(connection, batch.topology, reached),
         )
         told["watermark"] = after = advance(watermarks, batch.plan, known, topology.behind)
         if topology.closes:
-            connection.execute(query("close_alone"), {"topology": batch.topology})
-            before, plans = closed_to(connection, batch.topology), _open_plans(connection, plan)
-            told["closed_to"], told["closed"] = decide_closing(topology.aggregates, before, after, plans)
+            before = closed_to(connection, batch.topology)
+            told["closed_to"], told["closed"] = decide_closing(topology.aggregates, before, after, open_plans)
     written = {name: canonical_json(value) if value else None for name, value in told.items()}
     ahead, to = ahead_of(plan.manifest) or (None, None)
     of = {"topology": batch.topology, "txid": batch.txid, "ahead": ahead, "ahead_to": to}
     connection.execute(query("batch_times"), {**of, **written})
 
 
-def _open_plans(connection: Connection, plan: CommitPlan) -> list[Marks]:
-    """Return the watermarks of all other plans that may still count for the first time."""
+def _uncounted(connection: Connection, plan: CommitPlan) -> tuple[dict[str, list[int | None]], list[Marks]]:
+    """Return, by stream, the largest times of the partitions that are behind, and the watermarks of all other open plans.
+
+    Both are read at once: an abort beside the commit moves a plan from the open plans to the partitions that are behind.
+    """
     names = {"topology": plan.batch.topology, "txid": plan.batch.txid}
-    found = connection.execute(query("open_watermarks"), names)
-    plans = (BatchPlan({}, watermark=row.watermark or {}, planned_at=row.planned_at) for row in found)
-    return [each.marks(plan.topology.watermarks) for each in plans]
+    behind: dict[str, list[int | None]] = {}
+    plans = list[Marks]()
+    for row in connection.execute(query("uncounted"), names):
+        if row.stream is not None:
+            behind.setdefault(row.stream, []).append(row.latest)
+        else:
+            open_plan = BatchPlan({}, watermark=row.watermark or {}, planned_at=row.planned_at)
+            plans.append(open_plan.marks(plan.topology.watermarks))
+    return behind, plans
 
 
 def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str, list[int | None]]:
@@ -98,11 +111,6 @@ def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str
             before = {row.partition: row.latest for row in connection.execute(query("latest_of"), names)}
         found[stream] = [largest([latest, before.get(partition)]) for partition, latest in read.items()]
     return found
-
-
-def _behind(connection: Connection, topology: str, stream: str) -> list[int | None]:
-    names = {"topology": topology, "stream": stream}
-    return list(connection.execute(query("behind"), names).scalars())
 
 
 def _whole_to(connection: Connection, topology: str, reached: int | None) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -69,10 +69,12 @@ def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], O
         return ranges
     carried = batch.plan.partitioned
     consumed = [row for row in ranges if row["stream"] in carried and row["status"] != "unreadable"]
+    missed = [row for row in ranges if row["stream"] in carried and row["status"] == "unreadable"]
+    if missed:
+        connection.execute(query("lock_behind"), {**ids, **_columns(missed)})
     if consumed:
         connection.execute(query("set_consumed"), {**ids, **_columns(consumed)})
         connection.execute(query("caught_up"), {"topology": batch.topology})
-    _behind(connection, ids, [row for row in ranges if row["stream"] in carried and row["status"] == "unreadable"])
     return ranges
 
 
@@ -81,12 +83,9 @@ def note_missed(connection: Connection, batch: Batch) -> None:
     if batch.kind is BatchKind.ORDINARY:
         ids = {"topology": batch.topology, "txid": batch.txid}
         named = ((stream, each) for stream, planned in batch.plan.partitioned.items() for each in planned.ranges)
-        _behind(connection, ids, [{"stream": stream, "partition": partition} for stream, partition in named])
-
-
-def _behind(connection: Connection, ids: Mapping[str, Any], partitions: Sequence[Ended]) -> None:
-    if partitions:
-        connection.execute(query("set_behind"), {**ids, **_columns(partitions)})
+        missed = [{"stream": stream, "partition": partition} for stream, partition in named]
+        if missed:
+            connection.execute(query("set_behind"), {**ids, **_columns(missed)})
 
 
 def _columns(rows: Sequence[Ended]) -> dict[str, list[Any]]:
