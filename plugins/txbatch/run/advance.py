@@ -64,10 +64,11 @@ class Advance:
         Return Wait while another live run is in the way, and NothingNew if there is no batch. Raise the errors of the
         steps, except BrokenChain and LeaseHeld; StaleAttempt only if nothing is left for this run to do.
         """
+        self.steps.register()
         adopted: tuple[int, ...] = ()
         last: Committed | None = None  # an adopted batch; if no batch follows, the caller runs its success
         while True:
-            found = self.steps.initialize_transaction(self.run)  # registers again: a rebuild may have swapped states
+            found = self.steps.find_or_plan(self.run)
             if last is not None:
                 if isinstance(found, NothingNew):
                     return Finished(last.batch, last.applied, adopted)
@@ -108,6 +109,7 @@ class Advance:
             if not self._was_taken(batch):
                 raise
             log.info("%s", error)
+            self.steps.register()  # a rebuild may have swapped states: refuse the old definition before the next emission
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
@@ -149,6 +151,7 @@ class Advance:
                 raise
             why = str(error)
         log.info("%s", why)
+        self.steps.register()
         return LookAgain(why)
 
     def _ends_here(self, batch: Batch) -> bool:
