@@ -131,12 +131,11 @@ def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest
         case.advance(1)
 
 
-@pytest.mark.rule("R6")
 @pytest.mark.parametrize("told", ["by the commit", "by the abort"])
 def test_a_run_whose_batch_an_older_try_aborted_by_a_broken_chain_plans_anew(
     monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    """Two tries of one run share an attempt; the older one, taken for dead, aborts the batch and dies before it plans anew."""
+    """Two tries of one run share an attempt; the older one, taken for dead, aborts the batch and dies before it plans anew (R6)."""
     case = Case(Listed(1, 1, 1))
     for name in "12":
         assert isinstance(case.emitted(run(name)), Batch)
@@ -169,12 +168,11 @@ def test_a_run_whose_batch_an_older_try_aborted_by_a_broken_chain_plans_anew(
     assert case.ledger.batch("word_count", 2).status is BatchStatus.ABORTED
 
 
-@pytest.mark.rule("R23")
 @pytest.mark.parametrize("swapped", ["before it commits", "while it commits", "while it emits"])
 def test_a_run_whose_attempt_a_swap_of_states_has_ended_emits_again(
     case: Case, monkeypatch: pytest.MonkeyPatch, swapped: str
 ) -> None:
-    """As the swap of a rebuild does: the batch is planned, with another token and the same number."""
+    """As the swap of a rebuild does (R23): the batch is planned, with another token and the same number."""
     commit, check, emit = Steps.commit, Steps._check_whole, case.application.emit
 
     def swap() -> None:
