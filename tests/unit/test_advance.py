@@ -135,7 +135,7 @@ def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest
 def test_a_run_whose_batch_an_older_try_aborted_by_a_broken_chain_plans_anew(
     monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    """Two tries of one run share an attempt; the older one, taken for dead, aborts the batch and dies before it plans anew (R6)."""
+    """Two tries of one run share an attempt; the older one aborts the batch and dies before it plans anew (R6)."""
     case = Case(Listed(1, 1, 1))
     for name in "12":
         assert isinstance(case.emitted(run(name)), Batch)
