@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from refusals import refused
-from support import ListSpout, LogSpout, run, word_count
+from support import ListSpout, run, word_count
 
 from txbatch import Spout
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
@@ -39,6 +39,13 @@ class Daily(ListSpout):
 
     def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
         return {**curr_metadata, "start": 0, "end": 1}
+
+    def batch(self, plan: Any) -> list[tuple[str]]:
+        return [("dog",)]
+
+
+class Listed(ListSpout):
+    """Batches that follow each other, of a word each."""
 
     def batch(self, plan: Any) -> list[tuple[str]]:
         return [("dog",)]
@@ -124,13 +131,12 @@ def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest
         case.advance(1)
 
 
-@pytest.mark.rule("R6")
 @pytest.mark.parametrize("told", ["by the commit", "by the abort"])
 def test_a_run_whose_batch_an_older_try_aborted_by_a_broken_chain_plans_anew(
     monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    """Two tries of one run share an attempt; the older one, taken for dead, aborts the batch and dies before it plans anew."""
-    case = Case(LogSpout({"a": 30}))
+    """Two tries of one run share an attempt; the older one aborts the batch and dies before it plans anew (R6)."""
+    case = Case(Listed(1, 1, 1))
     for name in "12":
         assert isinstance(case.emitted(run(name)), Batch)
     case.ledger.abort("word_count", 1, "wrong")
@@ -162,16 +168,16 @@ def test_a_run_whose_batch_an_older_try_aborted_by_a_broken_chain_plans_anew(
     assert case.ledger.batch("word_count", 2).status is BatchStatus.ABORTED
 
 
-@pytest.mark.rule("R23")
-@pytest.mark.parametrize("swapped", ["before it commits", "while it emits"])
+@pytest.mark.parametrize("swapped", ["before it commits", "while it commits", "while it emits"])
 def test_a_run_whose_attempt_a_swap_of_states_has_ended_emits_again(
     case: Case, monkeypatch: pytest.MonkeyPatch, swapped: str
 ) -> None:
-    """As the swap of a rebuild does: the batch is planned, with another token and the same number."""
-    commit, emit = Steps.commit, case.application.emit
+    """As the swap of a rebuild does (R23): the batch is planned, with another token and the same number."""
+    commit, check, emit = Steps.commit, Steps._check_whole, case.application.emit
 
     def swap() -> None:
         monkeypatch.setattr(Steps, "commit", commit)
+        monkeypatch.setattr(Steps, "_check_whole", check)
         monkeypatch.setattr(case.application, "emit", emit)
         batches, at = case.ledger.tables.batches, ("word_count", 1)
         batches[at] = replace(batches[at], status=BatchStatus.PLANNED, token="another")
@@ -180,14 +186,21 @@ def test_a_run_whose_attempt_a_swap_of_states_has_ended_emits_again(
         swap()
         return commit(*given)
 
+    def checking(*given: Any) -> None:
+        swap()
+        check(*given)
+
     def emitting(*given: Any) -> None:
         emit(*given)
         swap()
 
-    if swapped == "while it emits":
-        monkeypatch.setattr(case.application, "emit", emitting)
-    else:
-        monkeypatch.setattr(Steps, "commit", committing)
+    match swapped:
+        case "before it commits":
+            monkeypatch.setattr(Steps, "commit", committing)
+        case "while it commits":
+            monkeypatch.setattr(Steps, "_check_whole", checking)
+        case _:
+            monkeypatch.setattr(case.application, "emit", emitting)
     finished = Advance(case.steps, of_day(1), lambda *given: case.application.emit(*given)).to_commit()
     assert isinstance(finished, Finished)
     assert (finished.batch.txid, finished.batch.fence, finished.applied) == (1, 2, True)

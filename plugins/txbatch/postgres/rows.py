@@ -164,7 +164,7 @@ class PostgresRows:
         )
 
     def share_topology(self, committing: Batch) -> None:
-        """Lock the definition, shared with other commits, and name the session after the attempt."""
+        """Lock the topology's row against a swap alone, and name the session after the attempt."""
         batch_lock.share_topology(self.connection, committing)
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt, TxbatchError
+from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, NotEmitted, StaleAttempt, TxbatchError
 from txbatch.core.protocol import coordinator, decisions
 from txbatch.core.protocol.coordinator import FinishFirst, NothingNew, Turn, Yours
 from txbatch.core.protocol.decisions import Wait
@@ -62,12 +62,13 @@ class Advance:
         """Bring the run's batch to its commit, after all batches adopted on the way.
 
         Return Wait while another live run is in the way, and NothingNew if there is no batch. Raise the errors of the
-        steps, except BrokenChain and LeaseHeld; StaleAttempt only if nothing is left for this run to do.
+        steps, except BrokenChain and LeaseHeld; StaleAttempt and NotEmitted only if nothing is left for this run to do.
         """
+        self.steps.register()
         adopted: tuple[int, ...] = ()
         last: Committed | None = None  # an adopted batch; if no batch follows, the caller runs its success
         while True:
-            found = self.steps.initialize_transaction(self.run)  # registers again: a rebuild may have swapped states
+            found = self.steps.find_or_plan(self.run)
             if last is not None:
                 if isinstance(found, NothingNew):
                     return Finished(last.batch, last.applied, adopted)
@@ -108,6 +109,7 @@ class Advance:
             if not self._was_taken(batch):
                 raise
             log.info("%s", error)
+            self.steps.register()  # a rebuild may have swapped states: refuse the old definition before the next emission
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
@@ -144,11 +146,12 @@ class Advance:
             return self._commit_what_is_staged(batch)
         except (BrokenChain, LeaseHeld) as error:
             why = str(error)
-        except StaleAttempt as error:
+        except (NotEmitted, StaleAttempt) as error:
             if self._ends_here(batch):
                 raise
             why = str(error)
         log.info("%s", why)
+        self.steps.register()
         return LookAgain(why)
 
     def _ends_here(self, batch: Batch) -> bool:

@@ -1,7 +1,4 @@
-"""The steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success.
-
-The parts of steps are for trains: batches of a call that one job emits together (`run.pipeline`).
-"""
+"""The steps of a batch, without Airflow: initialize_transaction, emit_batch, commit, success. Trains call parts of steps."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Ledger(Questions, Protocol):
 
         `committing` names the attempt, as read before the partials were loaded.
 
-        Committed: `run` has the lease of the batch from now on. A batch committed before is returned unchanged.
+        Committed: `run` has the lease of the batch from now on. If the batch was committed before, nothing is changed.
         Refused, by the rules: StaleAttempt if a newer attempt has begun since (R5), NotEmitted, NotItsTurn, BrokenChain,
         Incomplete, StateAhead, SchemaMismatch, CannotRestate, and UnknownName for a batch without an attempt.
         Try again: Unavailable, or LeaseHeld while another commit of the batch goes on. The row's lock is waited for up to 80
