@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from cli_support import MAIN
 from source_tables import FIELDS, READ, VARIABLE, role, shop_in
 from spouts.kafka_broker import broker, login
+from spouts.kafka_tls import Authority
 from sqlalchemy import Engine, make_url, text
 
 # Spark redacts what is called a password or a secret; this word it takes for any other.
@@ -34,13 +36,18 @@ def with_secret(url: str) -> str:
     return make_url(url).set(password=NEUTRAL).render_as_string(hide_password=False)
 
 
-def watched(process: subprocess.Popen[str]) -> tuple[str, str, set[str]]:
-    """What a process printed, and the command lines of all processes that had the secret in theirs."""
+def holds(told: bytes, secrets: list[str]) -> bool:
+    """Return True if one of the secrets is in a text."""
+    return any(secret.encode() in told for secret in secrets)
+
+
+def watched(process: subprocess.Popen[str], secrets: list[str]) -> tuple[str, str, set[str]]:
+    """What a process printed, and the command lines of all processes that had a secret in theirs."""
     shown = set[str]()
     while process.poll() is None:
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
-                if NEUTRAL.encode() in (told := line.read_bytes()):
+                if holds(told := line.read_bytes(), secrets):
                     shown.add(told.decode())
         time.sleep(0.2)
     out, error = process.communicate()
@@ -66,15 +73,18 @@ class Spied:
     process: Callable[..., subprocess.Popen[str]]
     events: Path
     environment: dict[str, str]
+    secrets: list[str] = field(default_factory=lambda: [NEUTRAL])
 
     def run(self, job: str, given: str) -> str:
         """Run a job with credentials that are found nowhere. Return what the run printed."""
-        out, error, shown = watched(self.process("-v", "run", job, **self.environment, **{VARIABLE: given}))
+        out, error, shown = watched(
+            self.process("-v", "run", job, **self.environment, **{VARIABLE: given}), self.secrets
+        )
         files = [file for folder in (self.home, self.events) for file in folder.rglob("*") if file.is_file()]
         assert any(file.is_relative_to(self.events) for file in files)
-        assert [file for file in files if NEUTRAL.encode() in file.read_bytes()] == []
+        assert [file for file in files if holds(file.read_bytes(), self.secrets)] == []
         assert shown == set()
-        assert NEUTRAL not in out + error + everything(self.engine)
+        assert not holds((out + error + everything(self.engine)).encode(), self.secrets)
         return error
 
 
@@ -111,11 +121,17 @@ def test_the_secret_of_a_table_is_nowhere(
 @pytest.mark.whole
 @pytest.mark.parametrize("fails", [False, True], ids=["counted", "refused"])
 def test_the_secret_of_a_topic_is_nowhere(spied: Spied, write_job: Callable[[str, str], str], fails: bool) -> None:
-    with broker() as kafka:
+    """Of a login over TLS with a certificate of the client: neither the password nor the client's key."""
+    authority = Authority()
+    key = authority.client()
+    options = {"security.protocol": "SASL_SSL", "ssl.ca.pem": authority.pem, **key}
+    spied.secrets.append(key["ssl.key.pem"].splitlines()[2])
+    with broker(tls=authority.context(asks=True)) as kafka:
         (partition,) = kafka.create("clicks", 1)
         kafka.password = NEUTRAL
         partition.append(b"home", b"search", b"\xff" if fails else b"home")
-        error = spied.run(write_job("clicks.py", OF_TOPIC + MAIN), login(kafka.brokers, NEUTRAL))
+        given = json.dumps(json.loads(login(kafka.brokers, NEUTRAL)) | options)
+        error = spied.run(write_job("clicks.py", OF_TOPIC + MAIN), given)
     assert ("partition 0, offset 2" if fails else "committed") in error
     assert any(file.name == "error.json" for file in spied.home.rglob("*")) is fails
     assert "clicks/000@" in everything(spied.engine)

@@ -18,7 +18,7 @@ from spouts.kafka_tls import Authority, in_files
 from spouts.kafka_topic import VARIABLE, StreamOfTopic
 
 from txbatch.core.errors import TransientError
-from txbatch.spouts.topics import client
+from txbatch.spouts.topics import client, complaints, look, messages
 from txbatch.spouts.topics.messages import Range, TopicReader
 
 SECRET = "heron-umbrella-42"
@@ -39,6 +39,12 @@ class Shop:
         """Return the options of a client that trusts the authority."""
         told = {"bootstrap.servers": self.brokers[kind].brokers, "ssl.ca.pem": self.authority.pem}
         return told | ({"security.protocol": protocol} if protocol else {}) | options
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (complaints, messages):
+        monkeypatch.setattr(place, "GRACE_SECONDS", 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +79,8 @@ class Clicks(StreamOfTopic):
         self.name = "clicks"
 
 
-def in_words(options: dict[str, Any], of: dict[str, Any]) -> dict[str, Any]:
-    """Return options without some: those are given as None."""
+def without_none(options: dict[str, Any], of: dict[str, Any]) -> dict[str, Any]:
+    """Return options with others; one that is None is left out."""
     return {name: value for name, value in (options | of).items() if value is not None}
 
 
@@ -138,7 +144,7 @@ WRONG: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...]]] = {
 def test_what_is_wrong_is_told_soon(shop: Shop, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     """No retry helps. The source, the reason and what to mend are named; a secret is not."""
     kind, protocol, more, told = WRONG[case]
-    monkeypatch.setenv(VARIABLE, json.dumps(in_words(shop.options(kind, protocol), more)))
+    monkeypatch.setenv(VARIABLE, json.dumps(without_none(shop.options(kind, protocol), more)))
     began = time.monotonic()
     with refused(told[0], "source 'shop'", *told[1:]) as error:
         Clicks().plan()
@@ -170,8 +176,7 @@ def test_strangers_are_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_brokers_that_are_away_are_an_outage_with_tls_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody says that a login is wrong while no broker answers (R12)."""
-    monkeypatch.setitem(__import__("txbatch.spouts.topics.look", fromlist=["_ASKS"])._ASKS, "request_timeout", 3.0)
-    monkeypatch.setattr("txbatch.spouts.topics.look.ANSWER_SECONDS", 3.0)
+    monkeypatch.setitem(look._ASKS, "request_timeout", 2.0)
     options = shop.options("tls") | {"bootstrap.servers": "127.0.0.1:1"}
     monkeypatch.setenv(VARIABLE, json.dumps(options))
     with refused("TX224", "source 'shop'", "does not answer") as error:
@@ -197,7 +202,7 @@ def test_a_reader_that_is_refused_leaves_no_hole(
     told: tuple[str, ...],
 ) -> None:
     """An executor may have other files than the driver: what it is refused is no partition that is away (R13)."""
-    given = json.dumps(in_words(shop.options(kind, protocol), more))
+    given = json.dumps(without_none(shop.options(kind, protocol), more))
     reader = TopicReader("topic 'clicks' (source 'shop')", client.options_of("shop", given), "clicks", True, 20.0)
     began = time.monotonic()
     with refused(told[0], "source 'shop'", "partition 0", *told[1:]) as error:
