@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forks import told_with_airflow
@@ -95,7 +96,7 @@ async def event(path, arguments):
 print(json.dumps([asyncio.run(event(*each)) for each in json.loads(sys.argv[1])]))
 """
 # What txbatch 0.1.0 left in Airflow's own database for deferred tasks. Never change these: such tasks may wait still.
-OF_EARLIER_VERSION = [
+OF_EARLIER_VERSION: list[tuple[str, dict[str, Any]]] = [
     ("TurnTrigger", {"topology": "stored", "txid": 1, "run": "four", "own": None, "seconds": 60.0}),
     ("TurnTrigger", {"topology": "stored", "txid": 1, "run": "three", "own": 3, "seconds": 60.0}),
     ("EmissionTrigger", {"topology": "stored", "txid": 3, "run": "three", "own": 3, "seconds": 60.0}),
@@ -110,7 +111,7 @@ def test_a_task_that_an_earlier_version_deferred_comes_back(engine: Engine, post
     three.commit(2)
     stored = json.dumps([(f"txbatch.orchestration.trigger.{name}", of) for name, of in OF_EARLIER_VERSION])
     given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
-    told = [{"txid": 1}, {"txid": 1}, {"txid": 3}, {}]
+    told: list[dict[str, Any]] = [{"txid": 1}, {"txid": 1}, {"txid": 3}, {}]
     events = told_with_airflow(STORED, stored, folder=tmp_path, **given)
     assert events == [{**each, "txbatch": __version__} for each in told]
 
