@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def in_our_calendar(column: pa.Array, type_: str) -> pa.Array:
     return pc.if_else(pc.is_valid(days), pa.array(found), pa.scalar(None, pa.int32())).cast(column.type)
 
 
-def _days(days: np.ndarray) -> np.ndarray:
+def _days(days: Any) -> Any:
     """Return days since 1970 of the same names in the calendar of today; a day that it lacks is the next one, as in Spark."""
     since = days + _JULIAN
     year = (4 * since + 3) // 1461
