@@ -790,7 +790,7 @@ def two_streams() -> Topology:
 def test_a_state_has_one_topology(backing: Any) -> None:
     backing.ledger.register(word_count(LogSpout({"a": 10})), "jobs/job.py")
     other = word_count(LogSpout({"a": 10}), "other", state=OpaqueState("word_count"))
-    with refused("TX601", "'word_count'"):
+    with refused("TX102", "'word_count'"):
         backing.ledger.register(other, "jobs/other.py")
 
 

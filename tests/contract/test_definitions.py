@@ -314,7 +314,7 @@ def test_what_was_given_up_is_history(backing: Any) -> None:
 def test_a_state_that_moves_to_another_topology(backing: Any) -> None:
     old = defined("s", "more")
     backing.whole(old, partials(old), "1")
-    with refused("TX601", "'more'", "'t'"):
+    with refused("TX102", "'more'", "'t'"):
         backing.initialize(defined("more", name="new"), "1")
     with refused("TX601", "'more'"):
         backing.initialize(defined("s"), "2")

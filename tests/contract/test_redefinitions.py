@@ -189,7 +189,7 @@ def test_a_topology_that_is_renamed_goes_on_where_it_was(backing: Any) -> None:
     assert backing.values("sold", "count") == backing.values("other", "count") == {("dog",): (3, 3)}
     assert [attempt for attempt, _ in backing.attempts("sales")] == ["1:1", "3:1"]
     assert backing.attempts("t") == []
-    with refusals.refused("TX601", "'other'", "'sales'"):
+    with refusals.refused("TX102", "'other'", "'sales'"):
         backing.initialize(before, "4")
 
 
