@@ -43,12 +43,16 @@ _NETWORK = re.compile(
     r"server closed the connection unexpectedly|Network is unreachable|No route to host|SSL error|"
     r"target_session_attrs|session is (?:not )?read-only"
 )
-_SETTING = re.compile(r"invalid (?:port number|integer value|\S+ value)|(?:root )?certificate file .* does not exist")
+_SETTING = re.compile(
+    r"invalid (?:port number|integer value|\S+ value)|(?:root )?certificate file .* does not exist|private key file|"
+    r"could not read (?:root )?certificate file"
+)
 _FATAL = re.compile(r"FATAL:\s+(.+)")
 _LOGIN = re.compile(
     r"password authentication failed|no password supplied|authentication failed|no pg_hba\.conf entry|pg_hba\.conf rejects|"
     r"(?:role|database) .* does not exist|is not permitted to log in|permission denied for database|no such database|"
-    r"is not currently accepting connections|does not support SSL|certificate verify failed"
+    r"is not currently accepting connections|does not support SSL|certificate verify failed|does not match host name|"
+    r"requires a valid client certificate|alert (?:certificate (?:required|expired|unknown)|unknown ca|bad certificate)"
 )
 # A character that is not in the encoding of the client, or not in that of the server.
 _NO_TEXT = ("22021", "22P05")
