@@ -867,10 +867,10 @@ def test_a_run_that_waits_for_a_dead_runs_interval_aborts_it(backing: Any) -> No
     backing.end_leases()
     assert take_turn(backing.ledger, own, of_day(2)) == Yours()
     aborted = backing.ledger.batch("word_count", 1)
-    assert (aborted.status, aborted.abandoned) == (BatchStatus.ABORTED, True)
+    assert (aborted.status, aborted.replanned) == (BatchStatus.ABORTED, True)
     again = initialize_transaction(backing.ledger, topology, of_day(1))
     assert isinstance(again, Batch)
-    assert (again.txid, again.key, again.abandoned) == (3, of_day(1).key, False)
+    assert (again.txid, again.key, again.replanned) == (3, of_day(1).key, False)
 
 
 @pytest.mark.rule("R6", "R16")
@@ -881,13 +881,13 @@ def test_only_a_run_aborts_a_batch_as_abandoned(backing: Any) -> None:
     first = initialize_transaction(backing.ledger, topology, of_day(1))
     assert isinstance(first, Batch)
     why = f"abandoned by {first.lease_run}; nobody found it so"
-    assert not backing.ledger.abort("word_count", 1, why).abandoned
+    assert not backing.ledger.abort("word_count", 1, why).replanned
     assert isinstance(initialize_transaction(backing.ledger, topology, of_day(1)), Batch)
     backing.end_leases()
     assert isinstance(initialize_transaction(backing.ledger, topology, of_day(2)), Batch)
-    assert backing.ledger.batch("word_count", 2).abandoned
+    assert backing.ledger.batch("word_count", 2).replanned
     backing.ledger.abort("word_count", 3, "in the way")
-    assert not backing.ledger.skip("word_count", 2, "poison").abandoned
+    assert not backing.ledger.skip("word_count", 2, "poison").replanned
 
 
 @pytest.mark.rule("R2", "R16")

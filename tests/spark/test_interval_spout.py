@@ -98,7 +98,10 @@ def bad_record(emit: Emit, topology: Topology) -> str:
     ("line", "complaint"),
     [
         ("2026-01-01T12:00:00Z,shop,seven", r"/a b\.csv, line 3, field 'price': 'seven' is no int: "),
-        ("2026-01-01T12:00:00Z,shop", r"/a b\.csv, line 3: 2 cells instead of 3: '2026-01-01T12:00:00Z,shop'; mend the file"),
+        (
+            "2026-01-01T12:00:00Z,shop",
+            r"/a b\.csv, line 3: 2 cells instead of 3: '2026-01-01T12:00:00Z,shop'; mend the file",
+        ),
         ("yesterday,shop,7", r"/a b\.csv, line 3, field 'sale': 'yesterday' is no timestamp"),
         ("NA,shop,7", r"/a b\.csv, line 3, field 'sale': null is no time, so the record is in no interval"),
         (

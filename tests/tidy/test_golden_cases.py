@@ -62,3 +62,12 @@ def test_every_aggregator_has_a_golden_case() -> None:
     assert {"Count", "MinBy"} <= {*AGGREGATORS}
     assert {*AGGREGATORS} - {"CombinerAggregator"} - in_cases() == set()
     assert "Basket" in in_cases(), "a ReducerAggregator"
+
+
+def test_every_aggregator_is_tried_in_every_kind_of_state_and_stands_in_the_table() -> None:
+    """By `tests/every_aggregate.py`: through retries, restates and outages, in Spark and in PostgreSQL."""
+    tried = (GOLDEN.parent / "every_aggregate.py").read_text(encoding="utf-8")
+    table = (GOLDEN.parents[1] / "docs" / "aggregates.md").read_text(encoding="utf-8")
+    builtin = {*AGGREGATORS} - {"CombinerAggregator"}
+    assert {name for name in builtin if f"{name}(" not in tried} == set()
+    assert {name for name in builtin if f"`{name}" not in table} == set()

@@ -55,20 +55,15 @@ class Transactions(Questions):
         with suppress(LeaseHeld):
             with self.store() as rows:
                 rows.lock_batch(batch.topology, batch.txid)  # a live commit is waited for here: plans go on meanwhile
-            return self._adopt(batch, run)
+            with self.store() as rows:
+                rows.lock_topology(batch.topology)
+                now = rows.lock_batch(batch.topology, batch.txid)
+                adopts = decisions.may_adopt(now, run)
+                if decisions.unattended(now, run) and (adopts or not _abort_abandoned(rows, now, run)):
+                    rows.take_lease(now, run)
+                    rows.forget_wait(now.topology, run)
+                    return rows.batch(now.topology, now.txid)
         return None
-
-    def _adopt(self, batch: Batch, run: Run) -> Batch | None:
-        with self.store() as rows:
-            rows.lock_topology(batch.topology)
-            now = rows.lock_batch(batch.topology, batch.txid)
-            if not decisions.unattended(now, run):
-                return None
-            if not decisions.may_adopt(now, run) and _abort_abandoned(rows, now, run):
-                return None
-            rows.take_lease(now, run)
-            rows.forget_wait(now.topology, run)
-            return rows.batch(now.topology, now.txid)
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt (R5). Raise LeaseHeld if another live run works on the batch, TerminalError if final."""
