@@ -328,6 +328,15 @@ def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, 
         until(lambda: "flights \N{EN DASH}" in watched.text())
 
 
+def test_as_of_a_txid_the_table_has_what_counted_then_and_proves_nothing_of_now(
+    browser: Browser, examples: Examples
+) -> None:
+    with opened(browser, examples.url(f"{WHY}&as_of=20")) as watched:
+        until(lambda: "as of txid 20" in watched.text())
+        assert "2013-01-02.csv" in watched.text()
+        assert [told for told in ("amount to the value", "until 31", "2013-01-31.csv") if told in watched.text()] == []
+
+
 def test_a_number_of_another_txid_is_pale_until_the_answer_is_there(browser: Browser, examples: Examples) -> None:
     with opened(browser, examples.url(WHY)) as watched:
         held: list[Route] = []

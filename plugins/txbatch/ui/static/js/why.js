@@ -66,22 +66,31 @@ function answer(view, state, path) {
   const { store, address } = view;
   if (!state.past_kept) return past(state);
   const entry = store.need("why", `${path}/why`, { key: address.key });
-  return shown(entry, (data) => [slider(view, state, path, data), sum(data), versions(view, data)]);
+  const now = view.one.topology.current_to_txid ?? view.one.topology.newest_txid ?? 1;
+  const asked = Number(address.as_of ?? now);
+  const then = Number.isInteger(asked) ? Math.min(Math.max(asked, state.horizon), now) : now;
+  return shown(entry, (data) => [
+    slider(view, state, path, data, then, now),
+    then === now && sum(data),
+    versions(view, then === now ? data : asOf(data, then)),
+  ]);
 }
 
-function slider(view, state, path, data) {
-  const { store, address, one } = view;
-  const now = one.topology.current_to_txid ?? one.topology.newest_txid ?? 1;
-  const least = state.horizon;
-  const asked = address.as_of === null ? NaN : Number(address.as_of);
-  const then = Number.isInteger(asked) ? Math.min(Math.max(asked, least), now) : now;
+/** Return the contributions as of a txid: a replaced one counts until its replacement. */
+function asOf(data, then) {
+  const known = data.versions.filter((each) => each.txid <= then);
+  return { ...data, versions: known.map((each) => ({ ...each, counts: !each.replaced_by || each.replaced_by > then })) };
+}
+
+function slider(view, state, path, data, then, now) {
+  const { store, address } = view;
   const entry = then === now ? null : store.need("as-of", `${path}/as-of`, { key: address.key, txid: then });
   const told = then === now ? `now, txid ${digits(now)}` : `txid ${digits(then)}`;
   const move = (event) => view.later(() => to(view, state, Number(event.target.value), now));
   return h("section", { class: "past", "aria-label": "As of" },
     h("div", { class: "slider" },
       h("label", { for: "as-of" }, `as of ${told}`),
-      h("input", { id: "as-of", type: "range", min: least, max: now, step: 1, value: then, "aria-valuetext": told, "data-key": "as-of", on: { input: move } }),
+      h("input", { id: "as-of", type: "range", min: state.horizon, max: now, step: 1, value: then, "aria-valuetext": told, "data-key": "as-of", on: { input: move } }),
       h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
     entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry));
 }
