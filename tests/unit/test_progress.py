@@ -128,10 +128,17 @@ def test_the_log_says_it_now_and_then_and_at_the_end(clock: list[float], caplog:
     assert lines(caplog) == [f"days: {number} of 30 batches are committed" for number in (10, 19, 28, 30)]
 
 
+@pytest.mark.parametrize(
+    ("of", "done"), [(61, "0 of 61 batches are committed"), (None, "0 batches are committed by this call")]
+)
 def test_the_log_says_that_spark_is_at_work_where_nothing_is_committed(
-    clock: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    of: int | None,
+    done: str,
+    clock: list[float],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No more often than it says how many are committed."""
+    """No more often than it says how many are committed. Others may be committed that are not of this call."""
     caplog.set_level(logging.INFO)
     looked = Semaphore(0)
     monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.001)
@@ -140,14 +147,14 @@ def test_the_log_says_that_spark_is_at_work_where_nothing_is_committed(
         looked.release()
         return "stage 7, 1 of 4 tasks"
 
-    with log_progress("days", 61, stage) as tell:
+    with log_progress("days", of, stage) as tell:
         for seconds in (9, 2, 9, 2):
             clock.append(clock[-1] + seconds)
             for _ in range(3):
                 assert looked.acquire(timeout=20)
         clock.append(clock[-1] + 9)
-        tell(Progress(1, 10, 31.0, 61))
-    said = "days: 0 of 61 batches are committed; at work, Spark: stage 7, 1 of 4 tasks"
+        tell(Progress(1, 10, 31.0, of))
+    said = f"days: {done}; at work, Spark: stage 7, 1 of 4 tasks"
     assert [record.message for record in caplog.records] == [said, said]
 
 

@@ -156,7 +156,8 @@ class _Signs:
         self._say(str(now), last=now.last)
 
     def at_work(self) -> None:
-        self._say(f"{self.now.committed}; at work" + (f", Spark: {stage}" if (stage := self.stage()) else ""))
+        done = self.now.committed if self.now.of else f"{self.now.committed} by this call"
+        self._say(f"{done}; at work" + (f", Spark: {stage}" if (stage := self.stage()) else ""))
 
     def _say(self, line: str, *, last: bool = False) -> None:
         with self.lock:
