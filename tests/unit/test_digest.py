@@ -11,7 +11,7 @@ from support import LogSpout, code, manifest_of
 from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.batch.transaction import Run
 from txbatch.core.definition.digest import definition_digest
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import NameTaken, SchemaMismatch
 from txbatch.memory.ledger import MemoryLedger
 
 pytestmark = pytest.mark.rule("R23")
@@ -88,7 +88,7 @@ def history(topology: Topology, *, committed: bool) -> MemoryLedger:
 def differs(ledger: MemoryLedger, topology: Topology) -> bool:
     try:
         return bool(ledger.redefinitions(topology))
-    except SchemaMismatch:
+    except (NameTaken, SchemaMismatch):
         return True
 
 
