@@ -1,4 +1,4 @@
-"""Airflow's own dialogs in a browser, by mouse: the form of a run, and the note of a run."""
+"""Airflow's own dialogs in a browser, by mouse: the form of a run, the backfill, and the note of a run."""
 
 from __future__ import annotations
 
@@ -73,6 +73,26 @@ class OwnDialogs:
         run_id = str(answer.value.json()["dag_run_id"])
         self.box.wait_for(state="detached")
         return run_id
+
+    def backfill(self, dag_id: str, first: str, last: str) -> None:
+        """Fill in a backfill of these dates, all of whose runs are active at once."""
+        self.open(dag_id)
+        self.box.get_by_text("Backfill", exact=True).click()
+        self.date(0, first)
+        self.date(1, last)
+
+    def run_backfill(self, runs: int) -> None:
+        """Start the backfill that is filled in, of so many runs."""
+        self.box.get_by_text(f"{runs} runs will be triggered.").wait_for()
+        self.box.locator("input[type=number]").first.fill(str(runs))
+        with self.page.expect_response(_posted("/backfills")):
+            self.box.get_by_role("button", name="Run Backfill").click()
+        self.box.wait_for(state="detached")
+
+    def go_to_run(self, dag_id: str, run_id: str) -> None:
+        """Go to the page of a run."""
+        self.page.set_default_timeout(TIMEOUT)
+        self.page.goto(f"{self.url}/dags/{dag_id}/runs/{run_id}")
 
     def note(self) -> str:
         """Return the note by txbatch that the page of the run shows; "" for none."""
