@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -42,7 +43,12 @@ class PostgresUpstream:
     """
 
     def __init__(self, engine: Engine, jobs: Jobs = no_jobs) -> None:
-        self.engine, self.jobs = engine.execution_options(isolation_level="REPEATABLE READ"), jobs
+        self._engine, self.jobs = engine, jobs
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine of snapshots, made when a topology first asks: most topologies read no state."""
+        return self._engine.execution_options(isolation_level="REPEATABLE READ")
 
     def known(self, state: str) -> UpstreamState:
         """Return how far a state is. Raise UnknownName if the state is unknown, TerminalError if the state's past is not kept."""
