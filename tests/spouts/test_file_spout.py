@@ -181,8 +181,8 @@ def test_files_that_are_read_are_not_looked_at_again(tmp_path: Path, monkeypatch
     """An idle look costs by their names alone."""
     touch(tmp_path, *(f"{n}/{n}" for n in range(5)))
     read: dict[str, object] = {f"{n}/{n}": {"start": 0, "end": 5} for n in range(4)}
-    looked, stat = list[str](), Path.stat
-    monkeypatch.setattr(Path, "stat", lambda path, **given: [looked.append(path.name), stat(path, **given)][1])
+    looked, stat = list[str](), os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **given: [looked.append(Path(path).name), stat(path, **given)][1])
     monkeypatch.setattr(listing, "_check_name", looked.append)
     assert plan(FileSpout(tmp_path), read) == ["4/4"]
     assert sorted(set(looked) - {tmp_path.name}) == ["4", "4/4"]

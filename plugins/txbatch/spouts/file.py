@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -94,7 +95,7 @@ class FileSpout(PartitionedSpout):
         """Return the whole file, if unread and not empty."""
         if last_metadata is not None:
             return None
-        stat = (self.root / partition).stat()
+        stat = os.stat(os.path.join(self.root, partition))  # a Path for each of many files takes longer than the look
         return {"start": 0, "end": stat.st_size, "mtime_ns": stat.st_mtime_ns} if stat.st_size else None
 
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:

@@ -163,7 +163,7 @@ class IntervalSpout(LooksBackInFiles, PlainSpout):
         spans, looked = self._looked or ({}, {})
         spans.update(spans or self._spans())
         entry = look if self.format == "parquet" else planned
-        if self._folder_time is None:
+        if not any(spans.values()):  # no folder's name bounds the times of a file
             looked.update(looked or {name: found for name in spans if (found := entry(self._folder / name))})
             return looked
         within = moments(interval)

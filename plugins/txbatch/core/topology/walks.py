@@ -35,10 +35,12 @@ from txbatch.core.topology.nodes import (
 )
 from txbatch.core.windows.timed import Timed
 
+Origin = Source | Arguments | Merged | Join | Failed
 
-def origin_of(node: Node) -> Source | Arguments | Merged | Join | Failed:
+
+def origin_of(node: Node) -> Origin:
     """Return the node before the first step."""
-    while not isinstance(node, Source | Arguments | Merged | Join | Failed):
+    while not isinstance(node, Origin):
         node = node.before
     return node
 

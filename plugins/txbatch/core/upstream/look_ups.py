@@ -42,7 +42,7 @@ _THEN = (
 def live_states(topology: Topology) -> dict[LiveState, int]:
     """Return the live states for looking records up, with the numbers in the names of the states' files."""
     found = dict.fromkeys(query.state for query in topology.queries if isinstance(query.state, LiveState))
-    return {state: number for number, state in enumerate(found, len(upstreams.exported(topology)))}
+    return {state: number for number, state in enumerate(found, len(upstreams.exported(topology)))} if found else {}
 
 
 def states_asked(topology: Topology, streams: Collection[str] | None = None) -> list[str]:

@@ -108,7 +108,8 @@ def batches(connection: Connection, name: str, **parameters: Any) -> tuple[Batch
 def heads(connection: Connection, topology: str, runs: Sequence[Run]) -> list[Head]:
     """Return the topology's head for each run."""
     pending = batches(connection, "open_batches", topology=topology)
-    of_keys = {"topology": topology, "keys": [run.key for run in runs]}
+    keys = [run.key for run in runs]
+    of_keys = {"topology": topology, "keys": keys}
     own = {row["asked"]: batch_from(row) for row in connection.execute(query("batches_of_keys"), of_keys).mappings()}
     prev = batches(connection, "newest_ordinary", topology=topology)
     committed = offsets(connection, "consumed", topology=topology)
@@ -120,7 +121,7 @@ def heads(connection: Connection, topology: str, runs: Sequence[Run]) -> list[He
         prev=prev[0] if prev else None,
         offsets=consumed(committed, pending),
     )
-    return [replace(found, own=own.get(run.key)) for run in runs]
+    return [replace(found, own=own[key]) if key in own else found for key in keys]
 
 
 def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, dict[str, Metadata]]:
