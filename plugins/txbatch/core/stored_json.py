@@ -23,12 +23,14 @@ METADATA_BYTES_MAX = 1_000_000
 # The largest JSON in the ledger: a manifest has more about a partition than a plan, but not ten times as much.
 STORED_BYTES_MAX = 100_000_000
 Value = TypeVar("Value")
+# Made once: a plan is written several times on its way to the ledger.
+_write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
     """Return the only spelling of a JSON value. Raise DefinitionError if not JSON, or if over `bytes_max`, 1 MB by default."""
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _write(value)
         size = len(text.encode())
     except (TypeError, ValueError) as error:
         raise InvalidPlan(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
@@ -43,6 +45,18 @@ def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
 def as_stored(value: Any) -> Any:
     """Return a JSON value in the form read back from the ledger."""
     return json.loads(canonical_json(value, STORED_BYTES_MAX))
+
+
+def copy_of(value: Any) -> Any:
+    """Return a copy of a JSON value as read from the ledger, for code that may change the copy.
+
+    >>> plan = {"files": ["a", "b"]}
+    >>> copy_of(plan) == plan, copy_of(plan)["files"] is plan["files"]
+    (True, False)
+    """
+    if isinstance(value, dict):
+        return {name: copy_of(each) for name, each in value.items()}
+    return [copy_of(each) for each in value] if isinstance(value, list) else value
 
 
 def digest(value: Any) -> str:
@@ -63,7 +77,7 @@ def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
 
 def is_range(value: Any) -> bool:
     """True if the value is the JSON of a range: an object with both ends."""
-    return isinstance(value, Mapping) and {"start", "end"} <= set(value)
+    return isinstance(value, Mapping) and "start" in value and "end" in value
 
 
 # ---- reading JSON that may be damaged: each raises ValueError

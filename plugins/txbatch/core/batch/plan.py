@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.plan_json import FORMAT, read_plan, write_plan
@@ -59,7 +59,7 @@ class BatchPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON for the ledger."""
-        return write_plan({each.name: getattr(self, each.name) for each in fields(self)})
+        return write_plan({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:

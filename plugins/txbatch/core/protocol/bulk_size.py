@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.protocol import bulk
-from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
+from txbatch.core.stored_json import STORED_BYTES_MAX, Metadata, canonical_json
 from txbatch.core.topology.topology import Topology
 
 # A row for each partition goes to Spark with the records, and comes back from the audit.
@@ -26,8 +26,8 @@ class JobSize:
     _pass: int | None = field(default=None, init=False)
     _adds: bool = field(default=False, init=False)
 
-    def add(self, plan: BatchPlan) -> None:
-        """Add a batch. Streams by time are read once for all batches."""
+    def add(self, plan: BatchPlan, stored: Metadata | None = None) -> None:
+        """Add a batch. Streams by time are read once for all batches. `stored` is the JSON of the plan, if at hand."""
         adds = bulk.adds_bytes(self.topology, plan)
         if self._pass is None:
             self._pass = (bulk.planned_bytes(self.topology, [plan]) or adds) - adds
@@ -35,7 +35,7 @@ class JobSize:
         self._adds = self._adds or adds > 0
         self.bytes += adds
         self.partitions += sum(len(of.partitions) for of in plan.partitioned.values())
-        self.plans_bytes += len(canonical_json(plan.to_json(), STORED_BYTES_MAX))
+        self.plans_bytes += len(canonical_json(stored or plan.to_json(), STORED_BYTES_MAX))
 
     @property
     def full(self) -> bool:

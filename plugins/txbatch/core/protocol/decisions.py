@@ -164,11 +164,11 @@ def moved(head: Head, now: Head, *others: Head) -> bool:
 
 def planned_batch(head: Head, run: Run, metadata: Metadata) -> Batch:
     """Return the batch of a plan, to be stored at the head's next txid (R1)."""
-    batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, as_stored(metadata), run.key)
+    stored = head.topology, head.next_txid, BatchStatus.PLANNED, as_stored(metadata), run.key
     if run.restate is None:
-        return replace(batch, prev_txid=head.prev_txid)
-    asked = replace(batch, kind=BatchKind.RESTATE, position=run.restate.position)
-    return replace(asked, reason=one_line(run.restate.why), requested_by=run.restate.by, found_by=run.restate.found_by)
+        return Batch(*stored, prev_txid=head.prev_txid)
+    batch = Batch(*stored, kind=BatchKind.RESTATE, position=run.restate.position)
+    return replace(batch, reason=one_line(run.restate.why), requested_by=run.restate.by, found_by=run.restate.found_by)
 
 
 def followed(head: Head, batch: Batch) -> Head:

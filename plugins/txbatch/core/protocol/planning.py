@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from copy import deepcopy
 from typing import Any
 
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Successive
@@ -15,7 +14,7 @@ from txbatch.core.protocol.spout_coordinators import Coordinators, coordinator_o
 from txbatch.core.sources.partition_checks import planned_records
 from txbatch.core.sources.plan_checks import check_json, check_ranges, check_reads
 from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout
-from txbatch.core.stored_json import canonical_json
+from txbatch.core.stored_json import canonical_json, copy_of
 from txbatch.core.topology.look_up import Versioned
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology
@@ -36,7 +35,8 @@ def plan_batch(
     raises an error from outside txbatch, raise TransientError, with the name of the stream.
     """
     _check_declared(topology, run)
-    facts = upstream_facts(upstream, states_asked(topology))
+    states = states_asked(topology)
+    facts = upstream_facts(upstream, states)
     if upstream is not None and exported(topology):
         check_acyclic(topology, upstream.readers())
     streams: dict[str, StreamPlan] = {}
@@ -53,7 +53,7 @@ def plan_batch(
             idle[stream.name] = last
     if not streams:
         return None
-    as_of = cuts(topology, facts, {})
+    as_of = cuts(topology, facts, {}) if states else {}
     plan = BatchPlan(streams, idle, dict(run.parameters), static=static_versions(topology), as_of=as_of)
     return to_store(topology, plan)
 
@@ -78,7 +78,7 @@ def plan_stream(
         if not coordinator.is_ready(head.next_txid):
             return None
         asked = _asked(stream, run)
-        plan = coordinator.initialize_transaction(head.next_txid, deepcopy(last.plan) if last else None, asked)
+        plan = coordinator.initialize_transaction(head.next_txid, copy_of(last.plan) if last else None, asked)
     if plan is None:
         return None
     check_json(of, plan, spout.metadata_bytes_max)

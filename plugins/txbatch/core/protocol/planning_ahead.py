@@ -53,7 +53,8 @@ def _planned_ahead(
     found, new, at, weight = list[Batch | None](), list[RunPlan](), _without_own(heads, behind), JobSize(topology)
     with Coordinators() as coordinators, suppress(TxbatchError):
         for run, head in zip(runs, heads, strict=True):
-            match decisions.decide_initialize(replace(at, own=head.own), run, topology.max_pending):
+            as_found = at if head.own is None else replace(at, own=head.own)
+            match decisions.decide_initialize(as_found, run, topology.max_pending):
                 case Use(batch):
                     decisions.check_parameters(batch, run)
                     found.append(batch)
@@ -67,7 +68,7 @@ def _planned_ahead(
                     at = decisions.followed(at, batch)
                 case _:
                     break
-            weight.add(batch.plan)
+            weight.add(batch.plan, batch.metadata)
             full = length is not None and len(found) >= length and not bulk.long_pass(topology, batch.plan)
             if full or weight.full:
                 break

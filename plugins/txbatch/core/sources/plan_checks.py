@@ -51,12 +51,13 @@ def check_ranges(of: str, plan: Any) -> None:
 
 
 def _texts(value: Any) -> Iterator[Any]:
-    """Yield all texts in a JSON value, and all keys, whether texts or not."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from value
-        yield from _texts(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each)
+    """Yield all texts in a JSON value, and all keys, whether texts or not. Objects of JSON are dicts."""
+    left = [value]
+    for each in left:
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            yield from each
+            left.extend(each.values())
+        elif isinstance(each, list | tuple):
+            left.extend(each)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from copy import deepcopy
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +13,7 @@ from txbatch.core.sources.emitter import Emitter as Emitter
 from txbatch.core.sources.emitter import PartitionedEmitter
 from txbatch.core.sources.partition_checks import check_range, checked_names, missing_of
 from txbatch.core.sources.spout_options import SpoutOptions
-from txbatch.core.stored_json import METADATA_BYTES_MAX
+from txbatch.core.stored_json import METADATA_BYTES_MAX, copy_of
 from txbatch.core.stored_json import Metadata as Metadata
 
 if TYPE_CHECKING:
@@ -178,15 +177,15 @@ class PartitionedCoordinator(BatchCoordinator):
     _listed: dict[str, str | None] | None = None
 
     def __init__(self, spout: PartitionedSpout) -> None:
-        self.spout = spout
+        from txbatch.core.batch.transaction import TransactionAttempt  # no definition needs it
+
+        self.spout, self._attempt = spout, TransactionAttempt
         self.offsets: Mapping[str, Metadata] = {}
         self._missing: list[str] = []  # the partitions with an offset that the last listing lacks
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Context manager. Plans in the block use a single listing; a partition with nothing new, or unreadable, is not asked
-        again.
-        """
+        """Context manager. Plans in the block use one listing; a partition with nothing new, or unreadable, is asked once."""
         self._looking = True
         try:
             with self.spout.one_look():
@@ -205,25 +204,27 @@ class PartitionedCoordinator(BatchCoordinator):
         """
         planned: dict[str, Metadata] = {}
         new = 0  # how many of these ranges are not empty
-        unreadable: dict[str, str] = {}
+        unreadable, nothing_new = dict[str, str](), list[str]()
         left = self._to_ask()  # while looking, the very `_listed`: changes here last until the look ends
-        for partition in list(left):
+        for partition, why in left.items():
             try:
-                range_ = None if left[partition] else self._next_range(txid, partition)
+                range_ = None if why else self._next_range(txid, partition)
             except PartitionUnreadable as error:
                 if not self.spout.leaves_out:
                     raise
-                left[partition] = error.text
-            if why := left[partition]:
+                why = left[partition] = error.text
+            if why:
                 unreadable[partition] = why
                 continue
             if range_ is None:
-                del left[partition]
+                nothing_new.append(partition)
                 continue
             planned[partition] = range_
             new += _is_new(range_)
             if new == self.spout.max_partitions:
                 break
+        for partition in nothing_new:
+            del left[partition]
         if not new:
             return None
         planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
@@ -251,14 +252,12 @@ class PartitionedCoordinator(BatchCoordinator):
 
     def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
         """Ask the spout for the range after a partition's last range; None for nothing new."""
-        from txbatch.core.batch.transaction import TransactionAttempt  # no definition needs it
-
-        return self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
+        return self.spout.emit_partition_batch_new(self._attempt(txid, 0), partition, last)
 
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
         """Plan one partition's next range; None for nothing new. Raises the errors of `check_range`."""
         last = self.offsets.get(partition)
-        range_ = self.ask(txid, partition, deepcopy(last))
+        range_ = self.ask(txid, partition, copy_of(last))
         if range_ is not None:
             check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
         return range_
