@@ -125,16 +125,18 @@ def test_the_head_is_read_twice_however_many_are_planned(backing: Any) -> None:
             self.listed += 1
             return super().partitions()
 
-    spout, statements = Listed({"a": 1_000}), list[str]()
+    spout, statements, engines = Listed({"a": 1_000}), list[str](), list[object]()
     topology = registered(backing, word_count(spout))
     if hasattr(backing, "engine"):
         event.listen(backing.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        event.listen(backing.engine, "set_engine_execution_options", lambda *given: engines.append(given[0]))
     found = initialize_many(backing.ledger, topology, [run(str(number)) for number in range(60)])
     assert [batch.txid for batch in found] == list(range(1, 61))
     assert spout.listed == 1
     if statements:
         assert sum("txbatch.consumed" in each for each in statements) == 2
         assert len(statements) < 60 * 4 + 40
+        assert len(engines) <= 2
 
 
 @pytest.mark.rule("R3", "R6")
