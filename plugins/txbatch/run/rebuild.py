@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 # Seconds to try the swap while others read the old generation, and the pause between two tries: shorter than a report.
 PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 1.0
+# Lines of progress: so many at once, then one in so many seconds.
+LINES_AT_ONCE, SECONDS_A_LINE = 10, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,10 @@ class Rebuilder:
 
     def _count_on(self, rebuild: Rebuild, version: Batch, ahead: EmittedAhead) -> None:
         """Count a version, then the versions emitted ahead, up to a replaced version. Take each out of `ahead`."""
+        pace = _Pace()
         while self._count(rebuild, version, ahead.pop(version.txid, (version, None))[1]):
-            log.info("%s: txid %s is counted; %s", rebuild, version.txid, self.rebuilds.progress(rebuild))
+            if pace.is_due():
+                log.info("%s: txid %s is counted; %s", rebuild, version.txid, self.rebuilds.progress(rebuild))
             if not ahead:
                 return
             version, _ = next(iter(ahead.values()))
@@ -127,28 +131,28 @@ class Rebuilder:
         if len(planned) < 2:
             return {}
         log.info("%s: emitting %d batches by one job", rebuild, len(planned))
-        plans = {version.txid: (of.plan, version.position) for version, of in planned}
+        plans = {of.batch.txid: (of.plan, of.batch.position) for of in planned}
         again = self.emitter.emit_bulk(name, plans)
         found: EmittedAhead = {}
-        for version, of in planned:
-            emitted = again.get(version.txid)
-            found[version.txid] = version, None if emitted is None else (of, emitted)
+        for of in planned:
+            emitted = again.get(of.batch.txid)
+            found[of.batch.txid] = of.batch, None if emitted is None else (of, emitted)
         return found
 
-    def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
-        """Return the next versions, each with its plan, up to the bounds of one job. Stop before a version that does
-        not go together.
+    def _plan_ahead(self, rebuild: Rebuild) -> list[Planned]:
+        """Return the plans of the next versions, up to the bounds of one job. Stop before a version that does not go
+        together.
         """
-        topology, found = self.steps.job.topology, list[tuple[Batch, Planned]]()
+        topology, found = self.steps.job.topology, list[Planned]()
         if bulk.reason_against(topology) is not None:
             return found
         weight, versions = JobSize(topology), self.rebuilds.to_count(rebuild, bulk.BATCHES_MAX)
         plans = plans_of(self.steps, versions, rebuild.why)
         with suppress(TxbatchError), closing(plans):  # a version without a plan raises when its turn comes
-            for version, planned in plans:
-                if found and not bulk.go_together(topology, found[0][1].plan, planned.plan):
+            for planned in plans:
+                if found and not bulk.go_together(topology, found[0].plan, planned.plan):
                     break
-                found.append((version, planned))
+                found.append(planned)
                 weight.add(planned.plan)
                 if weight.full:
                     break
@@ -181,12 +185,32 @@ class Rebuilder:
         return planned, again
 
 
+@dataclass(slots=True)
+class _Pace:
+    """Lets the first lines through, then one line in a second: the more is counted, the longer the ledger counts how much."""
+
+    lines: int = 0
+    at: float = 0.0
+
+    def is_due(self) -> bool:
+        self.lines += 1
+        if self.lines > LINES_AT_ONCE and time.monotonic() - self.at < SECONDS_A_LINE:
+            return False
+        self.at = time.monotonic()
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The plan to read a version of a position again."""
 
     plan: BatchPlan
     version: PositionVersion
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that counts at the position."""
+        return self.version.current
 
 
 Emitted = tuple[Planned, Again]
@@ -195,22 +219,22 @@ EmittedAhead = dict[int, tuple[Batch, Emitted | None]]
 
 def plan_of(steps: Steps, version: Batch, why: str) -> Planned | None:
     """Return the plan to read a version again; None if another version has replaced this version."""
-    found = list(plans_of(steps, [version], why))
-    return found[0][1] if found else None
+    found = steps.ledger.version(steps.job.topology.name, version.txid)
+    if found.current.txid != version.txid:
+        return None
+    return next(plans_of(steps, [found], why))
 
 
-def plans_of(steps: Steps, versions: Iterable[Batch], why: str) -> Generator[tuple[Batch, Planned], None, None]:
-    """Yield the plan to read each version again, by one look at the sources. Leave out replaced versions."""
+def plans_of(steps: Steps, versions: Iterable[PositionVersion], why: str) -> Generator[Planned, None, None]:
+    """Yield the plan to read each version again, by one look at the sources."""
     topology, ledger = steps.job.topology, steps.ledger
     head = ledger.head(topology.name, Run(REBUILD))
     with Coordinators() as coordinators:
-        for version in versions:
-            found = ledger.version(topology.name, version.txid)
-            if found.current.txid == version.txid:
-                asked = Restate(version.position, why)
-                metadata = plan_again(topology, head, found, asked, ledger.upstream, coordinators)
-                plan = BatchPlan.from_json(metadata, f"{topology.name}: the plan of {_of(version)}")
-                yield version, Planned(plan, found)
+        for found in versions:
+            asked = Restate(found.current.position, why)
+            metadata = plan_again(topology, head, found, asked, ledger.upstream, coordinators)
+            plan = BatchPlan.from_json(metadata, f"{topology.name}: the plan of {_of(found.current)}")
+            yield Planned(plan, found)
 
 
 def _of(version: Batch) -> str:

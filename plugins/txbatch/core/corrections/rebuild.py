@@ -20,6 +20,7 @@ from txbatch.core.definition.changes import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
 from txbatch.core.definition.stored import StoredTopology, state_definition
 from txbatch.core.errors import CannotRebuild, ReadByOthers, RebuildStopped, SchemaMismatch, WhyMissing
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.topology import Topology
@@ -121,8 +122,8 @@ class Rebuilds(Protocol):
     def next(self, rebuild: Rebuild) -> Batch | None:
         """Return the version to be counted next; None if all are counted."""
 
-    def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[Batch]:
-        """Return the versions to be counted next, in order, at most `at_most`."""
+    def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[PositionVersion]:
+        """Return the versions to be counted next, in order, at most `at_most`, all as of one moment."""
 
     def count(
         self,
