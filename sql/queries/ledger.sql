@@ -296,6 +296,11 @@ SELECT DISTINCT ON (k.key) k.key AS asked, b.*, b.lease_until > clock_timestamp(
  WHERE k.topology = :topology AND k.key = ANY (:keys) AND b.status <> 'aborted'
  ORDER BY k.key, k.ordinal DESC;
 
+-- batches_of_txids --
+-- The batches of some txids.
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND txid = ANY (:txids);
+
 -- batches_between --
 -- The batches of some txids, in their order.
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
@@ -316,11 +321,11 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND status IN ('planned', 'emitted') ORDER BY txid FOR UPDATE;
 
--- current_version --
--- The version of a position that counts (R17).
+-- versions_of_positions --
+-- The first batch of each position, and the restate that counts in the first batch's place (R17).
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
- WHERE topology = :topology AND (txid = :position OR kind = 'restate' AND position = :position)
-   AND status = 'committed' AND replaced_by IS NULL;
+ WHERE topology = :topology AND (txid = ANY (:positions)
+    OR kind = 'restate' AND position = ANY (:positions) AND status = 'committed' AND replaced_by IS NULL);
 
 -- last_look --
 -- The plan of the last look at a topology's files before a batch: of the newest committed batch that looked for late records.
@@ -395,9 +400,9 @@ SELECT b.txid AS found_by, s.key AS stream, p.position, p.files, lower(o.data_in
 UPDATE txbatch.batch SET replaced_by = :txid WHERE topology = :topology AND txid = :replaced;
 
 -- read_by --
--- What a final batch read of some partitions.
-SELECT partition, status, records, fingerprint FROM txbatch.partition
- WHERE topology = :topology AND stream = :stream AND partition = ANY (:partitions) AND txid = :txid;
+-- What final batches read of their partitions.
+SELECT txid, stream, partition, status, records, fingerprint FROM txbatch.partition
+ WHERE topology = :topology AND txid = ANY (:txids);
 
 -- horizon --
 -- Up to which txid contributions are folded in a state of the topology (R22); 0: none is.

@@ -14,7 +14,10 @@ from without_spark import LikeTheDriver, WithoutSpark
 
 from txbatch import settings
 from txbatch.core.batch.transaction import Assignment
+from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.core.errors import BadRecord
+from txbatch.core.protocol import bulk
+from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.storage.staging import AttemptFolder
@@ -203,6 +206,64 @@ def test_a_poisoned_position_is_named_and_those_before_it_stay_counted(
     assert days.rebuild().exit_code == 0
     assert Meanwhile.together == [[1, 2, 3, 4, 5], [3, 4, 5]]
     days.check(6)
+
+
+@pytest.mark.rule("R23")
+def test_the_next_train_is_emitted_while_one_is_counted(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "BATCHES_FIRST", 2)
+    events, count = list[object](), PostgresRebuilds.count
+
+    def counting(self: PostgresRebuilds, rebuild: Rebuild, topology: Topology, again: Assignment, *more: Any) -> bool:
+        events.extend([*Meanwhile.together, again.attempt.txid])
+        Meanwhile.together.clear()
+        return count(self, rebuild, topology, again, *more)
+
+    monkeypatch.setattr(PostgresRebuilds, "count", counting)
+    assert days.rebuild().exit_code == 0
+    assert events == [[1, 2], [3, 4, 5], 1, 2, 3, 4, 5]
+    assert Meanwhile.alone == []
+    days.check(6)
+
+
+@pytest.mark.rule("R23", "R24")
+def test_of_a_train_emitted_beside_the_counting_a_poisoned_position_is_named(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BATCHES_FIRST", 2)
+    emit = WithoutSpark.emit
+
+    def fails(self: WithoutSpark, folder: AttemptFolder, assignment: Assignment) -> None:
+        if assignment.attempt.txid == 4:
+            raise BadRecord("state 'days': no hour3 is expected")
+        emit(self, folder, assignment)
+
+    with monkeypatch.context() as poisoned:
+        poisoned.setattr(WithoutSpark, "emit", fails)
+        failed = days.rebuild()
+    assert failed.exit_code == 1
+    assert "rebuild 1 of days: position 4 cannot be counted by the job as it is now" in failed.output
+    assert days.rebuild().exit_code == 0
+    assert Meanwhile.together == [[1, 2], [3, 4, 5], [4, 5]]
+    days.check(6)
+
+
+@pytest.mark.rule("R17", "R23")
+def test_restates_batches_of_both_trains_while_the_first_is_counted(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they replace is not counted, though emitted; what they bring is."""
+    monkeypatch.setattr(bulk, "BATCHES_FIRST", 2)
+
+    def meanwhile() -> None:
+        days.arrives(2, "late")
+        days.arrives(4, "late", "hour0")
+        days.restate(2, 4)
+        days.run(6, 7)
+
+    _after(1, meanwhile, monkeypatch)
+    done = days.rebuild()
+    assert done.exit_code == 0, done.output
+    days.check(7)
 
 
 def _after(counted: int, call: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:

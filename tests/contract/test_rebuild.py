@@ -60,7 +60,7 @@ class Rebuilding:
         return version and version.txid
 
     def to_count(self, at_most: int) -> list[int]:
-        return [version.txid for version in self.rebuilds.to_count(self.rebuild, at_most)]
+        return [version.current.txid for version in self.rebuilds.to_count(self.rebuild, at_most)]
 
     @property
     def progress(self) -> tuple[int, int]:

@@ -35,6 +35,9 @@ ASKED = {
     "the end of what is whole": ("whole_to", {"topology": "hours", "reached": None}, 50),
     "where windows wait": ("windows_wait", {"topology": None}, 500),
     "what is not counted": ("gaps", {"topology": "hours"}, 200),
+    "the versions of positions": ("versions_of_positions", {"topology": "log", "positions": [777]}, 20),
+    "the version that counts": ("counted_versions", {"topology": "log", "txids": [777]}, 50),
+    "what a batch read": ("read_by", {"topology": "log", "txids": [777]}, 20),
     "what is listed no more": ("vanished", {"topology": None}, 200),
 }
 VIEWS = {

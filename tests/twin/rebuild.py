@@ -21,6 +21,7 @@ from txbatch.core.naming import naming
 from txbatch.core.protocol.commit import StatePlan
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.record_numbers import check_same_number
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_past_read
 from txbatch.memory.ledger import MemoryLedger
@@ -76,12 +77,12 @@ class MemoryRebuilds:
 
     def next(self, rebuild: Rebuild) -> Batch | None:
         """Return the version to be counted next; None when all are."""
-        return next(iter(self.to_count(rebuild, 1)), None)
+        return next((found.current for found in self.to_count(rebuild, 1)), None)
 
-    def to_count(self, rebuild: Rebuild, at_most: int) -> list[Batch]:
+    def to_count(self, rebuild: Rebuild, at_most: int) -> list[PositionVersion]:
         """Return that one and those behind it, in their order, so many at most."""
         with self.ledger.transaction() as tables:
-            return _left(tables, rebuild)[:at_most]
+            return [tables.version(rebuild.topology, each.txid) for each in _left(tables, rebuild)[:at_most]]
 
     def count(
         self,

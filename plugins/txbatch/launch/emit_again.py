@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from uuid import uuid4
 
 from txbatch.core.batch.heartbeat import Heartbeat
@@ -37,6 +38,7 @@ class EmitAgain:
         self.code, self.loaded = job.code, job.loaded()
         self._export = export
         self._emitted: Counter[int] = Counter()
+        self._beating = ExitStack()  # the heartbeats of attempts at work
 
     def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
         """Read a plan's ranges, and aggregate for a position. If the attempt fails, raise Unverifiable with the reason."""
@@ -57,12 +59,23 @@ class EmitAgain:
 
     def emit_bulk(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> dict[int, Again]:
         """Emit several batches by one job, and return the results by txid. Failed batches are left out."""
+        return self.begin_bulk(topology, plans)()
+
+    def begin_bulk(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> Callable[[], dict[int, Again]]:
+        """Begin the work of `emit_bulk`, and return a function that waits for the end."""
         attempts = [self._begin(topology, txid, plan, position) for txid, (plan, position) in plans.items()]
-        try:
-            with _keep_alive([folder for folder, _ in attempts]):
-                self.application.emit_bulk(attempts)
-        except TransientError as error:
-            log.warning("%s; each is emitted by itself", error)
+        self._beating.enter_context(_keep_alive([folder for folder, _ in attempts]))
+        begun = False
+        with self._each_by_itself():
+            self.application.begin(attempts)
+            begun = True
+        return partial(self._end, attempts, begun)
+
+    def _end(self, attempts: Sequence[tuple[AttemptFolder, Assignment]], begun: bool) -> dict[int, Again]:
+        """Wait for begun attempts, and return the results by txid."""
+        with self._beating, self._each_by_itself():
+            if begun:
+                self.application.wait()
         done = dict[int, Again]()
         for folder, assignment in attempts:
             if folder.said_something() and folder.read_error() is None:
@@ -71,9 +84,18 @@ class EmitAgain:
                 folder.remove()
         return done
 
+    @contextmanager
+    def _each_by_itself(self) -> Iterator[None]:
+        """Context manager. Log a TransientError of a job of several attempts, and go on."""
+        try:
+            yield
+        except TransientError as error:
+            log.warning("%s; each is emitted by itself", error)
+
     def close(self) -> None:
         """Remove the staged files, and end Spark."""
-        self.application.close()
+        with self._beating:
+            self.application.close()
         self.root.remove()
 
     def _begin(self, topology: str, txid: int, plan: BatchPlan, position: int) -> tuple[AttemptFolder, Assignment]:

@@ -1,21 +1,22 @@
 """`txbatch rebuild`: count every batch of a topology again by the job as it is now, and swap when all are counted (R23).
 
-Batches are emitted beside the ledger, in one application, several by one job if possible. Each batch is counted in a
-transaction of its own. If a call was killed, call again: the next call goes on with the same rebuild.
+Batches are emitted beside the ledger, in one application, several by one job if possible: while the batches of one job are
+counted, Spark emits the next. Each batch is counted in a transaction of its own. If a call was killed, call again: the next call
+goes on with the same rebuild.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, Restate, Run
-from txbatch.core.corrections.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
+from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
 from txbatch.core.corrections.verify import Again, EmitAgain
 from txbatch.core.errors import (
     LeaseHeld,
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 # Seconds to try the swap while others read the old generation, and the pause between two tries: shorter than a report.
 PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,65 +100,70 @@ class Rebuilder:
         return found
 
     def _count_all(self, rebuild: Rebuild) -> None:
-        ahead: EmittedAhead = {}
+        ahead = _Ahead(self, rebuild)
+        told = _Told(lambda: self.rebuilds.progress(rebuild))
         while (version := self.rebuilds.next(rebuild)) is not None:
             self._check(rebuild)
-            if version.txid not in ahead:
-                ahead = self._emit_ahead(rebuild)
-            self._count_on(rebuild, version, ahead)
+            ahead.reach(version)
+            self._count_on(rebuild, version, ahead, told)
 
     def _check(self, rebuild: Rebuild) -> None:
         job = self.steps.job.now()
         check_same(rebuild, job.topology, job.code)
 
-    def _count_on(self, rebuild: Rebuild, version: Batch, ahead: EmittedAhead) -> None:
-        """Count a version, then the versions emitted ahead, up to a replaced version. Take each out of `ahead`."""
-        while self._count(rebuild, version, ahead.pop(version.txid, (version, None))[1]):
-            log.info("%s: txid %s is counted; %s", rebuild, version.txid, self.rebuilds.progress(rebuild))
-            if not ahead:
+    def _count_on(self, rebuild: Rebuild, version: Batch, ahead: _Ahead, told: _Told) -> None:
+        """Count a version, then the versions emitted ahead, up to a replaced version."""
+        while self._count(rebuild, version, ahead):
+            log.info("%s: txid %s is counted; %s", rebuild, version.txid, told.one_more())
+            if (following := ahead.first()) is None:
                 return
-            version, _ = next(iter(ahead.values()))
+            version = following
             self._check(rebuild)
 
-    def _emit_ahead(self, rebuild: Rebuild) -> EmittedAhead:
-        """Emit the next batches by one job, and return the batches by txid, in order; None for a batch to emit by itself.
+    def begin_ahead(self, rebuild: Rebuild, but: Collection[int], length: int) -> Callable[[], EmittedAhead] | None:
+        """Begin to emit the next batches by one job, without some txids. Return None if no two batches go together.
 
-        Return an empty dict if the next batch cannot be emitted together with the batches behind.
+        The returned function waits for the job, and returns the batches by txid, in order; None for a batch to emit by itself.
         """
-        name, planned = self.steps.job.topology.name, self._plan_ahead(rebuild)
+        name, planned = self.steps.job.topology.name, self._plan_ahead(rebuild, but, length)
         if len(planned) < 2:
-            return {}
+            return None
         log.info("%s: emitting %d batches by one job", rebuild, len(planned))
-        plans = {version.txid: (of.plan, version.position) for version, of in planned}
-        again = self.emitter.emit_bulk(name, plans)
-        found: EmittedAhead = {}
-        for version, of in planned:
-            emitted = again.get(version.txid)
-            found[version.txid] = version, None if emitted is None else (of, emitted)
+        plans = {of.batch.txid: (of.plan, of.batch.position) for of in planned}
+        emitted = self.emitter.begin_bulk(name, plans)
+
+        def found() -> EmittedAhead:
+            again = emitted()
+            return {
+                of.batch.txid: (of.batch, (of, again[of.batch.txid]) if of.batch.txid in again else None)
+                for of in planned
+            }
+
         return found
 
-    def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
-        """Return the next versions, each with its plan, up to the bounds of one job. Stop before a version that does
-        not go together.
+    def _plan_ahead(self, rebuild: Rebuild, but: Collection[int], length: int) -> list[Planned]:
+        """Return the plans of the next versions, up to a length and the bounds of one job. Stop before a version that does not
+        go together.
         """
-        topology, found = self.steps.job.topology, list[tuple[Batch, Planned]]()
+        topology, found = self.steps.job.topology, list[Planned]()
         if bulk.reason_against(topology) is not None:
             return found
-        weight, versions = JobSize(topology), self.rebuilds.to_count(rebuild, bulk.BATCHES_MAX)
-        plans = plans_of(self.steps, versions, rebuild.why)
+        left = self.rebuilds.to_count(rebuild, len(but) + bulk.BATCHES_MAX)
+        behind = [each for each in left if each.current.txid not in but]
+        weight, plans = JobSize(topology), plans_of(self.steps, behind[: bulk.BATCHES_MAX], rebuild.why)
         with suppress(TxbatchError), closing(plans):  # a version without a plan raises when its turn comes
-            for version, planned in plans:
-                if found and not bulk.go_together(topology, found[0][1].plan, planned.plan):
+            for planned in plans:
+                if found and not bulk.go_together(topology, found[0].plan, planned.plan):
                     break
-                found.append((version, planned))
+                found.append(planned)
                 weight.add(planned.plan)
-                if weight.full:
+                if weight.full or (len(found) >= length and not bulk.long_pass(topology, planned.plan)):
                     break
         return found
 
-    def _count(self, rebuild: Rebuild, version: Batch, emitted: Emitted | None) -> bool:
+    def _count(self, rebuild: Rebuild, version: Batch, ahead: _Ahead) -> bool:
         """Count a version, and emit the version first if necessary. Return False if another version has replaced this version."""
-        topology, found = self.steps.job.topology, emitted or self._emit(rebuild, version)
+        topology, found = self.steps.job.topology, ahead.take(version) or self._emit(rebuild, version, ahead)
         if found is None:
             return False
         planned, again = found
@@ -166,8 +173,9 @@ class Rebuilder:
         finally:
             again.remove()
 
-    def _emit(self, rebuild: Rebuild, version: Batch) -> Emitted | None:
+    def _emit(self, rebuild: Rebuild, version: Batch, ahead: _Ahead) -> Emitted | None:
         """Emit a version by itself. Return None if another version has replaced this version."""
+        ahead.end()
         try:
             planned = plan_of(self.steps, version, rebuild.why)
             if planned is None:
@@ -188,29 +196,92 @@ class Planned:
     plan: BatchPlan
     version: PositionVersion
 
+    @property
+    def batch(self) -> Batch:
+        """The batch that counts at the position."""
+        return self.version.current
+
 
 Emitted = tuple[Planned, Again]
 EmittedAhead = dict[int, tuple[Batch, Emitted | None]]
 
 
+@dataclass(slots=True)
+class _Ahead:
+    """The versions emitted ahead: while those of one job are counted, the next job is at work."""
+
+    rebuilder: Rebuilder
+    rebuild: Rebuild
+    _found: EmittedAhead = field(default_factory=dict)
+    _begun: Callable[[], EmittedAhead] | None = None
+    _lengths: Iterator[int] = field(default_factory=bulk.lengths)
+
+    def reach(self, version: Batch) -> None:
+        """Have the version to count next emitted, if by a job of several, and begin the next job."""
+        if version.txid in self._found:
+            return
+        self.end()
+        if version.txid not in self._found:
+            self._found = {}
+            self._begun = self._begin()
+            self.end()
+        if self._found:
+            self._begun = self._begin()
+
+    def end(self) -> None:
+        """Wait for the job at work, if any: after that, the application is free."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self._found |= begun()
+
+    def first(self) -> Batch | None:
+        """Return the version to count next, as far as known; None if no version is left."""
+        return next((version for version, _ in self._found.values()), None)
+
+    def take(self, version: Batch) -> Emitted | None:
+        """Take a version out. Return None if the version is to be emitted by itself."""
+        return self._found.pop(version.txid, (version, None))[1]
+
+    def _begin(self) -> Callable[[], EmittedAhead] | None:
+        return self.rebuilder.begin_ahead(self.rebuild, self._found, next(self._lengths))
+
+
+@dataclass(slots=True)
+class _Told:
+    """The progress of a rebuild, asked for once a second at most: the answer takes longer the more versions are counted."""
+
+    ask: Callable[[], Progress]
+    _last: Progress | None = None
+    _asked_at: float = 0.0
+
+    def one_more(self) -> Progress:
+        """Return the progress after one more version."""
+        now = time.monotonic()
+        if self._last is None or self._last.seconds_each is None or now - self._asked_at >= _PROGRESS_SECONDS:
+            self._last, self._asked_at = self.ask(), now
+        else:
+            self._last = self._last.after_one()
+        return self._last
+
+
 def plan_of(steps: Steps, version: Batch, why: str) -> Planned | None:
     """Return the plan to read a version again; None if another version has replaced this version."""
-    found = list(plans_of(steps, [version], why))
-    return found[0][1] if found else None
+    found = steps.ledger.version(steps.job.topology.name, version.txid)
+    if found.current.txid != version.txid:
+        return None
+    return next(plans_of(steps, [found], why))
 
 
-def plans_of(steps: Steps, versions: Iterable[Batch], why: str) -> Generator[tuple[Batch, Planned], None, None]:
-    """Yield the plan to read each version again, by one look at the sources. Leave out replaced versions."""
+def plans_of(steps: Steps, versions: Iterable[PositionVersion], why: str) -> Generator[Planned, None, None]:
+    """Yield the plan to read each version again, by one look at the sources."""
     topology, ledger = steps.job.topology, steps.ledger
     head = ledger.head(topology.name, Run(REBUILD))
     with Coordinators() as coordinators:
-        for version in versions:
-            found = ledger.version(topology.name, version.txid)
-            if found.current.txid == version.txid:
-                asked = Restate(version.position, why)
-                metadata = plan_again(topology, head, found, asked, ledger.upstream, coordinators)
-                plan = BatchPlan.from_json(metadata, f"{topology.name}: the plan of {_of(version)}")
-                yield version, Planned(plan, found)
+        for found in versions:
+            asked = Restate(found.current.position, why)
+            metadata = plan_again(topology, head, found, asked, ledger.upstream, coordinators)
+            plan = BatchPlan.from_json(metadata, f"{topology.name}: the plan of {_of(found.current)}")
+            yield Planned(plan, found)
 
 
 def _of(version: Batch) -> str:

@@ -10,7 +10,7 @@ Refusals are decided here; `postgres.corrections.rebuild` and `postgres.correcti
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Never, Protocol
 
@@ -20,6 +20,7 @@ from txbatch.core.definition.changes import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
 from txbatch.core.definition.stored import StoredTopology, state_definition
 from txbatch.core.errors import CannotRebuild, ReadByOthers, RebuildStopped, SchemaMismatch, WhyMissing
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.topology import Topology
@@ -58,6 +59,14 @@ class Progress:
     def remaining(self) -> timedelta | None:
         """About how long the rebuild still takes; None before anything is counted."""
         return None if self.seconds_each is None else timedelta(seconds=round(self.left * self.seconds_each))
+
+    def after_one(self) -> Progress:
+        """Return the progress once one more version is counted.
+
+        >>> str(Progress(12, 36, seconds_each=2.5).after_one())
+        '13 of 48 batches are counted, about 0:01:28 left'
+        """
+        return replace(self, counted=self.counted + 1, left=max(self.left - 1, 0))
 
     def __str__(self) -> str:
         left = "" if self.remaining is None or not self.left else f", about {self.remaining} left"
@@ -121,8 +130,8 @@ class Rebuilds(Protocol):
     def next(self, rebuild: Rebuild) -> Batch | None:
         """Return the version to be counted next; None if all are counted."""
 
-    def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[Batch]:
-        """Return the versions to be counted next, in order, at most `at_most`."""
+    def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[PositionVersion]:
+        """Return the versions to be counted next, in order, at most `at_most`, all as of one moment."""
 
     def count(
         self,

@@ -227,6 +227,14 @@ class EmitAgain(Protocol):
         Return the results by txid, without failed plans. To learn the reason, `emit` a failed plan alone.
         """
 
+    def begin_bulk(
+        self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]
+    ) -> Callable[[], Mapping[int, Again]]:
+        """Begin the work of `emit_bulk`, and return at once.
+
+        The returned function waits for the end, and returns what `emit_bulk` does; call the function before emitting more.
+        """
+
     def close(self) -> None:
         """Remove the staged files, and end Spark."""
 

@@ -20,6 +20,7 @@ from txbatch.core.definition.stored import StoredTopology
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.record_numbers import check_same_number
+from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_past_read
@@ -94,10 +95,11 @@ class PostgresRebuilds:
         with transaction(self.engine) as connection:
             return _next(connection, rebuild)
 
-    def to_count(self, rebuild: Rebuild, at_most: int) -> tuple[Batch, ...]:
-        """Return the next versions to count, in order, at most `at_most`."""
-        with transaction(self.engine) as connection:
-            return _to_count(connection, rebuild, at_most)
+    def to_count(self, rebuild: Rebuild, at_most: int) -> list[PositionVersion]:
+        """Return the next versions to count, in order, at most `at_most`, all as of one moment."""
+        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
+            txids = [each.txid for each in _to_count(connection, rebuild, at_most)]
+            return batches.versions(connection, rebuild.topology, txids)
 
     def count(
         self,

@@ -78,7 +78,7 @@ class PostgresBooks:
                 raise uncounted(
                     f"{topology}: txid {txid} is {asked.status}, nothing of it counts; see `txbatch batches {topology}`"
                 )
-            row = batches.one(connection, "counted_version", topology=topology, txid=txid)
+            row = batches.one(connection, "counted_versions", topology=topology, txids=[txid])
             plan, read = _planned_and_read(connection, topology, row)
         states, skipped = frozenset(row["keys"] or ()), row["kind"] == "skip"
         return Recorded(topology, row["position"], row["txid"], plan, read, states, row["code"], skipped, row["reason"])
@@ -202,7 +202,7 @@ def _folded(connection: Connection, topology: Topology, recorded: Recorded) -> d
 
 
 def _check_current(connection: Connection, recorded: Recorded) -> None:
-    row = batches.one(connection, "counted_version", topology=recorded.topology, txid=recorded.txid)
+    row = batches.one(connection, "counted_versions", topology=recorded.topology, txids=[recorded.txid])
     if row["txid"] != recorded.txid:
         raise Unverifiable(f"txid {recorded.txid} was replaced by {row['txid']} meanwhile; verify again")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchSt
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.decisions import consumed
 from txbatch.core.protocol.ledger import Head, Order
-from txbatch.core.protocol.restate import PositionVersion
+from txbatch.core.protocol.restate import PositionVersion, ReadBy
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables import batch_lock
@@ -140,18 +140,31 @@ def order(connection: Connection, planned: Batch) -> tuple[Order, str | None]:
 
 def version(connection: Connection, topology: str, txid: int) -> PositionVersion:
     """Return the current version of a txid's position. Raise UnknownName if the txid is unknown."""
-    asked = batch(connection, topology, txid)
-    first = asked if asked.position == txid else batch(connection, topology, asked.position)
-    found = batches(connection, "current_version", topology=topology, position=asked.position)
-    current = found[0] if found else asked
+    return versions(connection, topology, [txid])[0]
+
+
+def versions(connection: Connection, topology: str, txids: Sequence[int]) -> list[PositionVersion]:
+    """Return the current version of each txid's position, in the order of the txids. Raise UnknownName for an unknown txid."""
+    named = {each.txid: each for each in batches(connection, "batches_of_txids", topology=topology, txids=list(txids))}
+    asked = [named[txid] if txid in named else batch(connection, topology, txid) for txid in txids]
+    positions = [each.position for each in asked]
+    found = batches(connection, "versions_of_positions", topology=topology, positions=positions)
+    first = {each.txid: each for each in found}
+    committed = (each for each in found if each.status is BatchStatus.COMMITTED and each.replaced_by is None)
+    counting = {each.position: each for each in committed}
     horizon = connection.execute(query("horizon"), {"topology": topology}).scalar_one()
-    counted = (
-        connection.execute(query("counted_version"), {"topology": topology, "txid": current.txid}).mappings().first()
-    )
-    again = None if counted is None else rebuilt(topology, counted)
-    plan, read = (None, read_by(connection, current)) if again is None else again
-    read_first = read if first.txid == current.txid and plan is None else read_by(connection, first)
-    return PositionVersion(asked, first, current, read, read_first, horizon, plan, windows_left(connection, topology))
+    again = _counted_again(connection, topology, [each.txid for each in counting.values()])
+    left = windows_left(connection, topology)
+    read = _read_by(connection, topology, (*asked, *found))
+
+    def version_of(batch: Batch) -> PositionVersion:
+        current = counting.get(batch.position, batch)
+        plan, last_read = again.get(current.txid, (None, read[current.txid]))
+        return PositionVersion(
+            batch, first[batch.position], current, last_read, read[batch.position], horizon, plan, left
+        )
+
+    return [version_of(each) for each in asked]
 
 
 def windows_left(connection: Connection, topology: str) -> dict[str, Left]:
@@ -174,13 +187,20 @@ def rebuilt(topology: str, row: RowMapping) -> tuple[BatchPlan, dict[str, dict[s
     return BatchPlan.from_json(row["metadata"], f"{topology}: what was rebuilt of txid {row['txid']}"), read
 
 
-def read_by(connection: Connection, of: Batch) -> dict[str, dict[str, ReadPartition | None]]:
-    """Return the part a final batch read of each planned partition; None: nothing."""
-    found: dict[str, dict[str, ReadPartition | None]] = {}
-    for stream, planned in of.plan.streams.items():
-        parameters = {"stream": stream, "partitions": list(planned.ranges)}
-        rows = connection.execute(query("read_by"), {"topology": of.topology, "txid": of.txid, **parameters})
-        found[stream] = {row.partition: _read(row) for row in rows}
+def _counted_again(connection: Connection, topology: str, txids: Sequence[int]) -> dict[int, tuple[BatchPlan, ReadBy]]:
+    """Return the plan and the read partitions of each version counted by the newest swapped rebuild."""
+    rows = connection.execute(query("counted_versions"), {"topology": topology, "txids": list(txids)}).mappings()
+    return {row["txid"]: again for row in rows if (again := rebuilt(topology, row)) is not None}
+
+
+def _read_by(connection: Connection, topology: str, final: Sequence[Batch]) -> Mapping[int, ReadBy]:
+    """Return the part each final batch read of each planned partition; None: nothing."""
+    of = {each.txid: each.plan.streams for each in final}
+    found: dict[int, dict[str, dict[str, ReadPartition | None]]]
+    found = {txid: {stream: {} for stream in streams} for txid, streams in of.items()}
+    for row in connection.execute(query("read_by"), {"topology": topology, "txids": list(of)}):
+        if row.stream in of[row.txid] and row.partition in of[row.txid][row.stream].ranges:
+            found[row.txid][row.stream][row.partition] = _read(row)
     return found
 
 

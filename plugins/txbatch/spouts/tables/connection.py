@@ -14,6 +14,7 @@ from txbatch.core.errors import (
     LoginRefused,
     PartitionUnreadable,
     SourceAway,
+    SourceChanged,
     SourceUnfit,
     TxbatchError,
 )
@@ -58,6 +59,8 @@ _LOGIN = re.compile(
 _NO_TEXT = ("22021", "22P05")
 # A server that is lost, overloaded, or ends sessions.
 _AWAY = ("08", "53", "57P0")
+# A query casts a text with these words to another type at a row that must not be read: the server ends the query there.
+NEWER, _NO_VALUE = "txbatch: newer than the cut", "22P02"
 _UNFIT = ("42P01", "42703", "42704", "42809", "3F000", "42883", "25006")
 
 
@@ -224,6 +227,11 @@ def in_our_words(of: str, state: str | None, line: str) -> TxbatchError:
         return BadRecord(
             f"{of}: {told}: a text of the table is no UTF-8, as a database of the encoding SQL_ASCII takes any bytes; mend the "
             "row, or read the table without the column"
+        )
+    if state == _NO_VALUE and NEWER in line:
+        return SourceChanged(
+            f"{of}: rows of the batch were updated while several tasks read them: a row may have moved from the blocks of one "
+            "task to those of another; emit again: from the third attempt on, one task reads all"
         )
     if state and state.startswith("22"):
         return BadRecord(f"{of}: {told}; mend the row, or declare the field a string")

@@ -32,17 +32,13 @@ _MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a task reads: a query on a leaf of the table. `filenode` is None if the stretch is all that is read of the leaf.
-
-    `newer` is a query for rows of the stretch that were updated since the stretches were cut; None if one task reads all.
-    """
+    """What a task reads: a query on a leaf of the table. `filenode` is None if the stretch is all that is read of the leaf."""
 
     label: str
     query: str
     leaf: str
     oid: int
     filenode: int | None
-    newer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class Copy:
     place: tuple[str, str] | None = None
 
     def read(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a stretch. Raise SourceChanged if the leaf was written anew since the stretches were cut, or has
-        updated rows: another task may have read such a row at its place before, and no task the row of another place.
+        """Yield the rows of a stretch. Raise SourceChanged if the leaf was written anew since the stretches were cut, or if the
+        query meets a row that was updated since.
         """
         with reading(self.source, self.url, self.table, fixed=True) as session:
             if self.place is not None:
@@ -71,11 +67,6 @@ class Copy:
                 session.lock(stretch.leaf)
             else:
                 self._check_file(session, stretch)
-            if stretch.newer is not None and session.rows(stretch.newer):
-                raise SourceChanged(
-                    f"{session.of}: rows of the batch were updated while several tasks read them: a row may have moved from the "
-                    "blocks of one task to those of another; emit again: from the third attempt on, one task reads all"
-                )
             for rows in copied(session, stretch.query):
                 yield self.parsed(rows)
 

@@ -1,7 +1,8 @@
 """Cuts what a batch reads of a table into stretches, of which each is read by a task of Spark with a connection of its own.
 
 Tasks read as of different moments, and an UPDATE moves a row to another block. So a task of several refuses versions of rows
-newer than the cut. Each older version is in one stretch alone: with as many rows as planned, each planned row was read once.
+newer than the cut: another task may have read such a row at its place before, and no task the row of another place. Each older
+version is in one stretch alone: with as many rows as planned, each planned row was read once.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from itertools import pairwise
 
 from txbatch.core.records.fields import Field
 from txbatch.spouts.tables.columns import selected
-from txbatch.spouts.tables.connection import Session
+from txbatch.spouts.tables.connection import NEWER, Session
 from txbatch.spouts.tables.copy_csv import Stretch
 from txbatch.spouts.tables.description import Table, leaves, sql_name
+from txbatch.spouts.tables.windows import literal
 
 # A connection is worth so many rows.
 ROWS_PER_TASK = 100_000
@@ -51,9 +53,14 @@ def cut(
         tasks = min(max(cores, 1) * 2, math.ceil(part.records / ROWS_PER_TASK)) if cores is not None else 1
         newer = _newer(session, table, part) if tasks > 1 else None
         for where, leaf, oid, file in _shares(session, table, part, tasks if newer else 1):
-            refuses = None if file is None else f"SELECT {where} AND {newer} LIMIT 1"
-            found.append(Stretch(part.label, f"SELECT {columns} {where}", leaf, oid, file, refuses))
+            only = "" if file is None or newer is None else f" AND {_refusing(newer)}"
+            found.append(Stretch(part.label, f"SELECT {columns} {where}{only}", leaf, oid, file))
     return found
+
+
+def _refusing(newer: str) -> str:
+    """Return a condition that is true for each row, and ends the query at a newer version: the rows are looked at once."""
+    return f"CASE WHEN {newer} THEN (xmin::text || {literal(' ' + NEWER)})::boolean ELSE true END"
 
 
 def _newer(session: Session, table: Table, part: Part) -> str | None:
@@ -65,7 +72,8 @@ def _newer(session: Session, table: Table, part: Part) -> str | None:
     oldest, next_ = session.row(
         "SELECT pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text FROM pg_current_snapshot() s"
     )
-    since = f"age(xmin) BETWEEN 0 AND age('{int(oldest) % 2**32}'::xid) AND xmin <> xact::xid"
+    # The least costly comparison comes first: few rows pass.
+    since = f"xmin <> xact::xid AND age(xmin) BETWEEN 0 AND age('{int(oldest) % 2**32}'::xid)"
     known = list[str]()
     if oldest != next_:
         among = f"FROM {sql_name(table.name)} WHERE ({part.meets}) AND {since}"
