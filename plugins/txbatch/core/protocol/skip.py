@@ -28,8 +28,8 @@ def check_gone(assignment: Assignment) -> None:
             if range_.gone is not None:
                 raise RecordsGone(
                     f"{assignment.topology} {assignment.attempt}: records {range_.start} to {range_.end} of partition "
-                    f"{partition!r} are gone: {range_.gone.why}; restore them and abort the batch, or give them up: "
-                    f'`txbatch abort {assignment.topology} {assignment.attempt.txid} --skip --why "..."`'
+                    f"{partition!r} are gone: {range_.gone.why}; restore them and abort the batch: the next "
+                    "plan reads them; or, if they are lost for good, give them up"
                 )
 
 
