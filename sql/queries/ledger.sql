@@ -509,21 +509,32 @@ UPDATE txbatch.batch SET lease_run = :run, lease_until = clock_timestamp() + mak
  WHERE topology = :topology AND txid = :txid;
 
 -- renew_lease --
--- The run is alive; no row when the attempt is not the newest any more.
-UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
- WHERE topology = :topology AND txid = :txid AND fence = :attempt_id AND token = :token
-   AND status IN ('planned', 'emitted')
-RETURNING txid;
+-- The run is alive; no row when the attempt is not the newest any more. A row that is locked is at work, and is not waited for: the
+-- leases of the call's other batches would end meanwhile.
+WITH free AS (
+    SELECT txid FROM txbatch.batch WHERE topology = :topology AND txid = :txid FOR UPDATE SKIP LOCKED
+), renewed AS (
+    UPDATE txbatch.batch b SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds) FROM free f
+     WHERE b.topology = :topology AND b.txid = f.txid AND b.fence = :attempt_id AND b.token = :token
+       AND b.status IN ('planned', 'emitted')
+)
+SELECT txid FROM txbatch.batch
+ WHERE topology = :topology AND txid = :txid AND fence = :attempt_id AND token = :token AND status IN ('planned', 'emitted');
 
 -- renew_waiting_lease --
--- The run waits, and is alive; no row when another looks after the batch, or it is over.
-UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
- WHERE topology = :topology AND txid = :txid AND lease_run = :run AND status IN ('planned', 'emitted')
-RETURNING txid;
+-- The run waits, and is alive; no row when another looks after the batch, or it is over. A locked row is not waited for, either.
+WITH free AS (
+    SELECT txid FROM txbatch.batch WHERE topology = :topology AND txid = :txid FOR UPDATE SKIP LOCKED
+), renewed AS (
+    UPDATE txbatch.batch b SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds) FROM free f
+     WHERE b.topology = :topology AND b.txid = f.txid AND b.lease_run = :run AND b.status IN ('planned', 'emitted')
+)
+SELECT txid FROM txbatch.batch
+ WHERE topology = :topology AND txid = :txid AND lease_run = :run AND status IN ('planned', 'emitted');
 
 -- renew_leases_of_run --
 -- A run that waited for the ledger is alive: its open batches, and those of the runs named after it and a number. What is locked is
--- at work, and is not waited for: the leases of the others would end meanwhile.
+-- not waited for, as above.
 UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
  WHERE topology = :topology AND txid IN (
        SELECT txid FROM txbatch.batch

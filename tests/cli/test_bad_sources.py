@@ -123,11 +123,13 @@ def test_records_that_are_gone_are_given_up_by_a_decision_only(
     log.append("b", ["b1"])
     assert log.delete_before("a", 7) == 6
     for _ in range(2):
+        result = txbatch("run", log_job)
         refused(
-            txbatch("run", log_job),
-            f"records 4 to 6 of partition 'a' are gone: {log.root}/a keeps 6 to 10; restore them and abort the batch, or "
-            'give them up: `txbatch abort log 2 --skip --why "..."`',
+            result,
+            f"records 4 to 6 of partition 'a' are gone: {log.root}/a keeps 6 to 10; restore them and abort the batch: the "
+            "next plan reads them; or, if they are lost for good, give them up",
         )
+        assert "  Next: txbatch abort log 2 --why 'after TX205'" in result.stderr.splitlines()
     assert counted(engine) == {"a0": 1, "a1": 1, "a2": 1, "a3": 1, "b0": 1}
     assert [row["status"] for row in LedgerReader(engine).attempts("log")] == ["failed", "failed", "committed"]
     assert txbatch("abort", "log", "2", "--skip", "--why", "retention was too short").exit_code == 0

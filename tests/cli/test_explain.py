@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from txbatch.cli.main import main
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.errors import SourceChanged, Unavailable, concerning
+from txbatch.core.errors import RecordsGone, Unavailable, concerning
 from txbatch.core.text import LENGTH_MAX
 
 
@@ -72,18 +72,18 @@ def failing(topology: str) -> Rows:
         try:
             raise Unavailable("the server does not answer")
         except Unavailable as error:
-            raise SourceChanged(f"{topology}: {error}: {'x' * 100_000}") from error
+            raise RecordsGone(f"{topology}: {error}: {'x' * 100_000}") from error
 
 
 def test_an_error_within_a_long_error_has_one_code_and_one_way_out() -> None:
     result = CliRunner().invoke(failing, ["sales"])
-    refused(result, "txbatch: TX204 (try again): sales: the server does not answer: xxx")
+    refused(result, "txbatch: TX205 (no retry helps): sales: the server does not answer: xxx")
     error, *advice = result.stderr.splitlines()
     assert (len(error) <= LENGTH_MAX + len("txbatch: "), error.endswith("... (100,035 characters)")) == (True, True)
     assert advice == [
-        "  Is any number wrong? No: the attempt failed, and nothing of its batch is committed.",
-        "  Next: txbatch abort sales 8 --why 'after TX204'",
-        "  More: txbatch explain TX204",
+        "  Is any number wrong? No: what is committed stays right.",
+        "  Next: txbatch abort sales 8 --why 'after TX205'",
+        "  More: txbatch explain TX205",
     ]
 
 
@@ -92,9 +92,9 @@ def test_with_json_the_parts_are_keys_and_the_message_is_as_long_as_elsewhere() 
     told = json.loads(CliRunner().invoke(failing, ["sales", "--json"]).stdout)
     assert len(told.pop("message")) <= LENGTH_MAX
     assert told == {
-        "error": "SourceChanged",
-        "code": "TX204",
-        "kind": "try again",
-        "numbers": "No: the attempt failed, and nothing of its batch is committed.",
-        "next": "txbatch abort sales 8 --why 'after TX204'",
+        "error": "RecordsGone",
+        "code": "TX205",
+        "kind": "no retry helps",
+        "numbers": "No: what is committed stays right.",
+        "next": "txbatch abort sales 8 --why 'after TX205'",
     }

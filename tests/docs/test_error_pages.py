@@ -28,6 +28,12 @@ PARAGRAPHS = ("What happened.", "Is any number wrong?", "Do this.", "If that doe
 # The words of the sentence that an edge prints below an error.
 NUMBERS_WORDS_MAX = 15
 HELD = {"topology": "my sales", "txid": 8, "job": "jobs/my sales.py", "state": "sales", "key": "B6,JFK"}
+# What takes away: records that are given up, a topology, the past, what a rebuild has counted so far.
+LOSES = {"drop", "--skip", "--accept-missing", "--drop-past", "--cancel"}
+# What counts records again, and may follow such a command as the next step of the same way.
+COUNTS = re.compile(r'txbatch (?:run|restate|rebuild) [A-Z ]+(?: --why "\.\.\.")?')
+# Pages that begin with an abort: no retry reads the batch, and its records are free for the next plan.
+FREES_FIRST = {"TX205", "TX416"}
 # Capitals of a command that are no names to fill in.
 WORDS = {"SELECT", "FROM", "LIMIT", "JFK"}
 
@@ -73,6 +79,15 @@ def given(code: ast.AST) -> Iterator[str]:
 def commands(page: str) -> list[str]:
     """The commands of a page: a line of a block, or in backquotes."""
     return re.findall(r"^ {4}(txbatch .+)$", page, re.MULTILINE) + re.findall(r"`(txbatch [^`]+)`", page)
+
+
+def in_order(page: str) -> list[str]:
+    """The commands of a page, as `commands` finds them, in the order of the page."""
+    return ["".join(each) for each in re.findall(r"^ {4}(txbatch .+)$|`(txbatch\s[^`]+)`", page, re.MULTILINE)]
+
+
+def loses(command: str) -> bool:
+    return not LOSES.isdisjoint(command.split())
 
 
 def parsed(command: click.Command, arguments: list[str]) -> None:
@@ -134,6 +149,16 @@ def test_each_page_begins_with_a_short_sentence_on_numbers_and_a_command_to_copy
         assert advice.next not in (None, advice.more), f"{code}: the first command has a name that no reader holds"
         assert set(re.findall(r"[A-Z]{3,}|\.\.\.", advice.next)) <= WORDS, f"{advice}: something is left to fill in"
         parsed(main, shlex.split(advice.next)[1:])
+
+
+@pytest.mark.parametrize("code", PAGES)
+def test_a_page_names_the_way_that_loses_nothing_first(code: str) -> None:
+    """The first command is the `Next:` below the error, which people copy."""
+    first, *others = in_order(PAGES[code])
+    assert first.startswith("txbatch abort ") == (code in FREES_FIRST), first
+    assert not loses(first), first
+    behind = others[next((at for at, each in enumerate(others) if loses(each)), len(others)) :]
+    assert [each for each in behind if not loses(each) and not COUNTS.fullmatch(each)] == []
 
 
 def test_the_ways_out_of_a_changed_definition_are_a_list_with_a_command_a_line() -> None:

@@ -21,6 +21,7 @@ from support import LogSpout, code, manifest_of, record_batch, run, word_count
 from txbatch import SpoutKind, failpoints
 from txbatch.core.batch.transaction import Batch, BatchStatus
 from txbatch.core.errors import (
+    AlreadyCommitted,
     BrokenChain,
     LeaseHeld,
     NotItsTurn,
@@ -526,6 +527,24 @@ def test_who_waits_for_a_commit_to_adopt_its_batch_keeps_no_plan_waiting(
         bench.run("SELECT FROM txbatch.topology FOR NO KEY UPDATE NOWAIT")
         go_on.set()
         assert calls.join() == {"commit": True, "adopt": None}
+
+
+@pytest.mark.rule("R1", "R16")
+@pytest.mark.parametrize("end", ["abort", "skip"])
+def test_who_waits_for_a_commit_to_end_its_batch_keeps_no_plan_waiting(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    batch, calls = bench.emitted(words(dog=1)), Calls()
+    with held(monkeypatch, "commit.before_commit") as (reached, go_on):
+        calls.start("commit", lambda: bench.commit(batch, words(dog=1)))
+        assert reached.wait(30)
+        calls.start("end", lambda: getattr(bench.ledger, end)("word_count", 1, "wrong"))
+        wait_for_lock(bench)
+        bench.run("SELECT FROM txbatch.topology FOR NO KEY UPDATE NOWAIT")
+        go_on.set()
+        answers = calls.join()
+    assert answers["commit"] is True
+    assert isinstance(answers["end"], AlreadyCommitted)
 
 
 # ---- reports stay open

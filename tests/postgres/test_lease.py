@@ -7,7 +7,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
-from postgres_bench import Bench, words
+from postgres_bench import Bench, Calls, words
 from sqlalchemy import Engine, text
 from support import LogSpout, code, run, word_count
 
@@ -111,3 +111,25 @@ def test_leases_are_renewed_beside_a_batch_that_is_at_work(engine: Engine) -> No
         commit.execute(text("SELECT txid FROM txbatch.batch WHERE topology = 'waited' AND txid = 2 FOR UPDATE"))
         bench.ledger.renew_leases_of_run("waited", "run", "+")
     assert [bench.ledger.batch("waited", txid).lease_live for txid in (1, 2, 3)] == [True, False, True]
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.parametrize("waiting", [True, False], ids=["of a batch that waits", "of an attempt"])
+def test_no_lease_waits_for_a_batch_of_the_same_call_that_is_at_work(engine: Engine, waiting: bool) -> None:
+    """One thread renews all leases of a call: a long commit of the first batch let those of the others end."""
+    bench = Bench(engine, word_count(LogSpout({"a": 1_000_000}), "waited", max_pending=5))
+    names, calls = ("run", "run+1", "run+2"), Calls()
+    batches = [bench.emitted({"waited": words(man=10)["word_count"]}, name) for name in names]
+    attempts = [bench.ledger.newest_attempt(batch)[0] for batch in batches]
+    bench.run("UPDATE txbatch.batch SET lease_until = clock_timestamp()")
+
+    def renew() -> list[bool]:
+        if waiting:
+            return [bench.ledger.renew_waiting_lease(*each) for each in zip(batches, map(run, names), strict=True)]
+        return [bench.ledger.renew_lease(each) for each in attempts]
+
+    with engine.begin() as commit:
+        commit.execute(text("SELECT txid FROM txbatch.batch WHERE topology = 'waited' AND txid = 1 FOR UPDATE"))
+        calls.start("renew", renew)
+        assert calls.join() == {"renew": [True, True, True]}
+    assert [bench.ledger.batch("waited", txid).lease_live for txid in (1, 2, 3)] == [False, True, True]

@@ -23,7 +23,7 @@ from txbatch.core.batch.transaction import Batch, Interval, Run, TransactionAtte
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.protocol.decisions import check_gone
+from txbatch.core.protocol.skip import check_gone
 from txbatch.core.sources.spout import Metadata
 from txbatch.core.stored_json import canonical_json
 from txbatch.postgres.database.engine import connect

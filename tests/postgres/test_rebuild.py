@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from postgres.test_restate import restated
 from postgres_bench import Bench, Calls, raw_connection, words
 from psycopg2 import Error
+from refusals import refused
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch, until, word_count
@@ -159,6 +160,19 @@ def test_a_new_state_joins_with_all_history_and_one_that_is_gone_leaves_its_past
     with transaction(bench.engine) as connection:
         assert state_tables.drop(connection, "word_count") == ["others"]
     assert bench.rows(NEXT) == []
+
+
+@pytest.mark.rule("R23")
+@pytest.mark.parametrize("refusal", ["TX601", "TX102"])
+def test_a_job_that_is_refused_while_a_rebuild_runs_is_told_of_the_rebuild(bench: Bench, refusal: str) -> None:
+    """By its definition, or by a state of another topology."""
+    bench.whole(words(man=1), "1")
+    number, job = Rebuilding(bench).rebuild.number, longest()
+    if refusal == "TX102":
+        bench.ledger.register(word_count(LogSpout({"a": 1_000_000}), "other"), "jobs/other.py")
+        job = word_count(LogSpout({"a": 1_000_000}), state=OpaqueState("other"))
+    with refused(refusal, f"rebuild {number} of 'word_count'", "Until then", "`txbatch rebuild word_count --cancel`"):
+        bench.ledger.register(job, "jobs/job.py")
 
 
 @pytest.mark.rule("R23", "R19")

@@ -13,7 +13,7 @@ from refusals import refused
 from support import ListSpout, run, word_count
 
 from txbatch import Spout
-from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Restate, Run
 from txbatch.core.errors import BrokenChain
 from txbatch.core.protocol.coordinator import Yours, initialize_transaction, take_turn
 from txbatch.core.protocol.decisions import Wait
@@ -49,6 +49,23 @@ class Listed(ListSpout):
 
     def batch(self, plan: Any) -> list[tuple[str]]:
         return [("dog",)]
+
+
+class Filed(Daily):
+    """A word of each of the day's files."""
+
+    def __init__(self, *files: str) -> None:
+        super().__init__()
+        self.files = list(files)
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        return {**curr_metadata, "files": [*self.files]}
+
+    def batch(self, plan: Any) -> list[tuple[str]]:
+        return [("dog",) for _ in plan["files"]]
+
+    def lacking(self, before: Any, again: Any) -> list[str]:
+        return [each for each in before["files"] if each not in again["files"]]
 
 
 @contextmanager
@@ -129,6 +146,38 @@ def test_a_run_whose_batch_a_person_aborted_ends(case: Case, monkeypatch: pytest
     monkeypatch.setattr(Steps, "commit", aborted)
     with refused("TX404"):
         case.advance(1)
+
+
+@pytest.mark.parametrize("aborted", ["before it commits", "while it emits"])
+def test_a_run_whose_adopted_batch_a_person_aborted_goes_on_with_its_own(
+    monkeypatch: pytest.MonkeyPatch, aborted: str
+) -> None:
+    """The abort of another run's batch gives up nothing of this run (R6)."""
+    case = Case(Listed(1, 1))
+    case.steps.initialize_transaction(run("dead"))
+    case.now += DAY
+    commit, emit, asked = Steps.commit, case.application.emit, iter([True])
+
+    def abort() -> None:
+        if next(asked, False):
+            assert case.ledger.batch("word_count", 1).lease_run == "heir"
+            case.ledger.abort("word_count", 1, "wrong")
+
+    def committing(*given: Any) -> Any:
+        abort()
+        return commit(*given)
+
+    def emitting(*given: Any) -> Any:
+        abort()
+        return emit(*given)
+
+    if aborted == "while it emits":
+        monkeypatch.setattr(case.application, "emit", emitting)
+    else:
+        monkeypatch.setattr(Steps, "commit", committing)
+    finished = case.advance(run("heir"))
+    assert isinstance(finished, Finished)
+    assert (finished.batch.txid, finished.batch.key, finished.applied) == (2, "run:heir", True)
 
 
 @pytest.mark.parametrize("told", ["by the commit", "by the abort"])
@@ -219,3 +268,30 @@ def test_a_run_whose_batch_was_committed_meanwhile_is_told_so(case: Case, monkey
     finished = case.advance(1)
     assert isinstance(finished, Finished)
     assert (finished.batch.txid, finished.applied) == (1, False)
+
+
+def test_a_restate_is_compared_with_the_version_that_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another restate of the position, with a lower txid, commits between the look at the version and the commit (R17)."""
+    spout = Filed("a")
+    case = Case(spout)
+    case.advance(1)
+    runs = [replace(run(name), restate=Restate(1, "a file came late")) for name in ("lower", "upper")]
+    spout.files = ["a", "b"]
+    lower = case.emitted(runs[0])
+    spout.files = ["a"]
+    upper, commit = case.emitted(runs[1]), case.ledger.commit
+
+    def overtaken(*given: Any) -> Any:
+        monkeypatch.setattr(case.ledger, "commit", commit)
+        assert case.steps.commit(lower, runs[0]).applied
+        return commit(*given)
+
+    monkeypatch.setattr(case.ledger, "commit", overtaken)
+    with refused("TX402", "txid 3", "txid 2"):
+        case.steps.commit(upper, runs[1])
+    monkeypatch.setattr(case.ledger, "commit", commit)
+    assert case.steps.commit(lower, runs[0]).applied
+    with refused("TX603", "b of stream"):
+        case.steps.commit(upper, runs[1])
+    assert case.ledger.batch("word_count", 3).status is BatchStatus.ABORTED
+    assert [row.value for row in case.ledger.rows("word_count").values()] == [(2,)]

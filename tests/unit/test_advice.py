@@ -8,6 +8,7 @@ import pytest
 
 from txbatch.core.errors import (
     ABORT,
+    RESTORE,
     RUN_AGAIN,
     BadKey,
     BadRecord,
@@ -15,6 +16,7 @@ from txbatch.core.errors import (
     DamagedFile,
     NotItsTurn,
     OutOfRange,
+    RecordsGone,
     SchemaMismatch,
     SourceChanged,
     SparkFailed,
@@ -24,6 +26,7 @@ from txbatch.core.errors import (
     WrongColumns,
     concerning,
 )
+from txbatch.core.protocol.advice import of_open
 from txbatch.core.text import LENGTH_MAX
 from txbatch.error_pages import Advice, advise, read_pages
 
@@ -41,20 +44,20 @@ def test_the_names_are_filled_in() -> None:
 
 
 def test_a_name_is_quoted_for_the_shell_and_a_reason_is_given() -> None:
-    advice = advise(SourceChanged("a.csv"), {"topology": "my sales; rm -rf", "txid": 8})
-    assert advice.next == "txbatch abort 'my sales; rm -rf' 8 --why 'after TX204'"
+    advice = advise(RecordsGone("a.csv"), {"topology": "my sales; rm -rf", "txid": 8})
+    assert advice.next == "txbatch abort 'my sales; rm -rf' 8 --why 'after TX205'"
 
 
 def test_a_name_that_nobody_holds_leads_to_the_page() -> None:
-    advice = advise(SourceChanged("a.csv"), {"topology": "sales", "txid": None})
-    assert advice.next == advice.more == "txbatch explain TX204"
+    advice = advise(RecordsGone("a.csv"), {"topology": "sales", "txid": None})
+    assert advice.next == advice.more == "txbatch explain TX205"
     assert len(advice.lines()) == 2
 
 
 def test_names_of_an_inner_block_go_first() -> None:
-    with pytest.raises(SourceChanged) as raised, concerning(topology="outer", txid=1), concerning(txid=2):
-        raise SourceChanged("a.csv")
-    assert advise(raised.value, {"topology": "held", "txid": 3}).next == "txbatch abort outer 2 --why 'after TX204'"
+    with pytest.raises(RecordsGone) as raised, concerning(topology="outer", txid=1), concerning(txid=2):
+        raise RecordsGone("a.csv")
+    assert advise(raised.value, {"topology": "held", "txid": 3}).next == "txbatch abort outer 2 --why 'after TX205'"
 
 
 def test_an_error_made_without_names_has_none_of_another() -> None:
@@ -79,10 +82,18 @@ def test_a_message_has_one_way_out(text: str, following: str | None) -> None:
 
 
 def test_the_way_out_of_the_text_is_the_same_one() -> None:
-    filled = advise(SourceChanged('a.csv: restore it, or `txbatch abort sales 8 --why "..."`'), SALES)
-    unnamed = advise(SourceChanged(f"a.csv: restore it, or {ABORT}"), SALES)
+    filled = advise(RecordsGone('a.csv: restore it, or `txbatch abort sales 8 --why "..."`'), SALES)
+    unnamed = advise(RecordsGone(f"a.csv: restore it, or {ABORT}"), SALES)
     assert filled == unnamed
-    assert filled.next == "txbatch abort sales 8 --why 'after TX204'"
+    assert filled.next == "txbatch abort sales 8 --why 'after TX205'"
+
+
+def test_a_file_that_changed_is_restored_and_tried_again_first_and_its_batch_is_aborted_last() -> None:
+    """Where the text names the command with its batch, the text has both ways, the retry first."""
+    assert advise(SourceChanged(f"a.csv had 5 bytes; {RESTORE}"), SALES).next == "txbatch run jobs/sales.py"
+    named = of_open(f"a.csv had 5 bytes; {RESTORE}", "sales", 8)
+    assert named.index("the retry reads it") < named.index("txbatch abort sales 8")
+    assert advise(SourceChanged(named), SALES).next is None
 
 
 @pytest.mark.parametrize("of", [BadRecord, DamagedFile, WrongColumns, BadText, OutOfRange, BadKey])

@@ -72,8 +72,8 @@ def test_the_first_run_says_how_many_records_it_left_out_as_late(late: str, capl
         if late == "merge"
         else [
             "visits: txid 1, the first, left 1 record out of state 'hourly': late is what had ended by the start of the "
-            "interval, less the delay of 1 hour; if they are to count, give with_watermark a longer delay, `txbatch drop visits` "
-            "and run it again, or say late='merge', and `txbatch rebuild visits`"
+            "interval, less the delay of 1 hour; if they are to count, say late='merge', and `txbatch rebuild visits`; or give "
+            "with_watermark a longer delay, `txbatch drop visits` and run it again"
         ]
     )
     assert said(visits(late), ledger, caplog, 5) == []

@@ -41,11 +41,11 @@ from txbatch.core.protocol.decisions import (
     consumed,
     decide_initialize,
     moved,
-    uncovered,
 )
 from txbatch.core.protocol.fence import check_attempt, check_fence
 from txbatch.core.protocol.ledger import Head, Order
 from txbatch.core.protocol.questions import Unfinished, unfinished
+from txbatch.core.protocol.restate import uncounted
 from txbatch.memory.tables import next_txid
 
 RANGE = {"start": 10, "end": 20}
@@ -238,7 +238,7 @@ def test_a_batch_tells_its_run() -> None:
     ],
 )
 def test_what_is_not_covered_yet(taken: Any, free: Any) -> None:
-    assert uncovered(days(0, 9), [days(*each) for each in taken]) == [days(*each) for each in free]
+    assert uncounted(days(0, 9), [days(*each) for each in taken]) == [days(*each) for each in free]
 
 
 def test_intervals() -> None:

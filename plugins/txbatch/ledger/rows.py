@@ -99,7 +99,7 @@ class Rows(LookBackRows, Protocol):
         """Return the facts for `decide_commit` of a locked batch; all of them only if the batch is emitted."""
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
-        """Context manager. Put a running rebuild in front of a SchemaMismatch."""
+        """Context manager. Put a running rebuild in front of the refusal of a definition."""
 
     def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
         """Copy the partials of the states in the ledger's database into the store. Raise Incomplete by the manifest (R7)."""

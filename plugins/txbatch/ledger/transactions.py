@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from txbatch import failpoints
@@ -52,17 +52,12 @@ class Transactions(Questions):
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort the batch if the run may not adopt (R6, `decisions.may_adopt`)."""
-        with suppress(LeaseHeld):
-            with self.store() as rows:
-                rows.lock_batch(batch.topology, batch.txid)  # a live commit is waited for here: plans go on meanwhile
-            with self.store() as rows:
-                rows.lock_topology(batch.topology)
-                now = rows.lock_batch(batch.topology, batch.txid)
-                adopts = decisions.may_adopt(now, run)
-                if decisions.unattended(now, run) and (adopts or not _abort_abandoned(rows, now, run)):
-                    rows.take_lease(now, run)
-                    rows.forget_wait(now.topology, run)
-                    return rows.batch(now.topology, now.txid)
+        with suppress(LeaseHeld), self._alone(batch.topology, batch.txid) as (rows, now):
+            adopts = decisions.may_adopt(now, run)
+            if decisions.unattended(now, run) and (adopts or not _abort_abandoned(rows, now, run)):
+                rows.take_lease(now, run)
+                rows.forget_wait(now.topology, run)
+                return rows.batch(now.topology, now.txid)
         return None
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
@@ -112,9 +107,7 @@ class Transactions(Questions):
     ) -> Batch:
         """Free the records of an uncommitted batch (R16). Raise TerminalError if the batch is committed."""
         failpoints.hit("abort.before_lock")
-        with self.store() as rows:
-            rows.lock_topology(topology)  # no plan builds on the batch meanwhile
-            batch = rows.lock_batch(topology, txid)
+        with self._alone(topology, txid) as (rows, batch):
             if attempt is not None:
                 fence.check_fence(batch, attempt.attempt, attempt.token)
             decisions.check_abort(batch)
@@ -130,8 +123,10 @@ class Transactions(Questions):
         IntervalTaken if another batch has the records by now.
         """
         with self.store() as rows:
-            rows.lock_topology(topology)
             skip.check_may_skip(rows.batch(topology, txid))  # a refused skip waits for nobody
+            rows.lock_open_batches(topology, txid)  # as in `_alone`
+        with self.store() as rows:
+            rows.lock_topology(topology)
             pending = rows.lock_open_batches(topology, txid)  # none of them commits meanwhile
             batch = rows.batch(topology, txid)
             skip.check_may_skip(batch)
@@ -143,6 +138,18 @@ class Transactions(Questions):
             else:
                 _free(rows, batch, why)
             return rows.give_up(skip.carrying_on(left, last), why, found_by_run=partition is None)
+
+    @contextmanager
+    def _alone(self, topology: str, txid: int) -> Iterator[tuple[Rows, Batch]]:
+        """Context manager. Yield the rows of a transaction that has locked a topology and then a batch, and the batch.
+
+        A live commit is waited for before, without the topology's lock: plans go on meanwhile.
+        """
+        with self.store() as rows:
+            rows.lock_batch(topology, txid)
+        with self.store() as rows:
+            rows.lock_topology(topology)
+            yield rows, rows.lock_batch(topology, txid)
 
 
 def _pinned(rows: Rows, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:

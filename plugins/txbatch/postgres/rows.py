@@ -183,7 +183,7 @@ class PostgresRows:
         return CommitFacts(batch, *newest, order, definition, bases=bases)
 
     def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
-        """Context manager. Put a running rebuild in front of a SchemaMismatch."""
+        """Context manager. Put a running rebuild in front of the refusal of a definition."""
         return definitions.rebuild_told(self.connection, topology)
 
     def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:

@@ -113,12 +113,16 @@ class Advance:
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
-        """True if another run has a newer attempt, a run has aborted the batch to plan anew, or a rebuild has swapped states."""
+        """True if another run has a newer attempt, the batch is aborted and this run goes on, or a rebuild has swapped states."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
             newer = now.fence > batch.fence + 1  # perhaps this run's own, as emit_batch reads again: the lease tells
-            return now.replanned or self._is_swapped(now) or (now.lease_run != self.run.name and newer)
+            return self._is_free(now) or self._is_swapped(now) or (now.lease_run != self.run.name and newer)
         return False
+
+    def _is_free(self, now: Batch) -> bool:
+        """True if a batch is aborted and this run goes on: to plan anew, or without the batch of another run."""
+        return now.status is BatchStatus.ABORTED and (now.replanned or now.key != self.run.key)
 
     def _is_swapped(self, now: Batch) -> bool:
         """True if a rebuild has swapped states since the newest attempt began: the batch is open, and is emitted again (R23)."""
@@ -155,12 +159,12 @@ class Advance:
         return LookAgain(why)
 
     def _ends_here(self, batch: Batch) -> bool:
-        """True if a stale attempt leaves this run nothing to do: a newer try of the run is at work, or the batch is given up.
+        """True if a stale attempt leaves this run nothing to do: a newer try of the run is at work, or its batch is given up.
 
         Neither a run that aborts a batch to plan anew nor a swap of states gives up anything.
         """
         now = self.steps.ledger.batch(batch.topology, batch.txid)
-        goes_on = now.status is BatchStatus.COMMITTED or now.replanned or self._is_swapped(now)
+        goes_on = now.status is BatchStatus.COMMITTED or self._is_free(now) or self._is_swapped(now)
         return now.lease_run == self.run.name and not goes_on
 
     def _commit_what_is_staged(self, batch: Batch) -> Committed:

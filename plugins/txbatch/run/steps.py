@@ -24,12 +24,14 @@ from txbatch.core.errors import (
 )
 from txbatch.core.naming import naming_stream
 from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, lookback, planning_ahead, restate
+from txbatch.core.protocol.commit import check_turn
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.ledger import Committed, Ledger
 from txbatch.core.protocol.planning_again import plan_restate
 from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeat
+from txbatch.core.protocol.skip import check_gone
 from txbatch.core.text import one_line
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.look_ups import export
@@ -171,7 +173,7 @@ class Steps:
 
         If planned records cannot be read any more, raise TransientError before Spark starts.
         """
-        decisions.check_gone(assignment)
+        check_gone(assignment)
         self._check_source(assignment)
         self.staging.supersede(assignment)
         folder.write_assignment(assignment)
@@ -266,12 +268,14 @@ class Steps:
         return assignment, manifest
 
     def _check_whole(self, batch: Batch, assignment: Assignment, manifest: Manifest) -> None:
-        """Abort a restate that would lose records of a missing file, and raise TerminalError (R17).
+        """Abort a restate that would lose records of a missing file, and raise TerminalError (R17). Raise NotItsTurn (R6).
 
         Abort a restate by a look back for a shorter or replaced file too, by the restate's plan.
         """
         if batch.kind is not BatchKind.RESTATE or not batch.plan.whole:
             return
+        # Once all lower txids are final, no other version comes before the commit.
+        check_turn(batch, self.ledger.turn_of(batch.topology, batch.txid))
         try:
             version = self.ledger.version(batch.topology, batch.position)
             if lookback.is_by_look_back(batch):

@@ -134,11 +134,16 @@ def check_commit(batch: Batch, committing: Batch, order: Order) -> bool:
     check_fence(batch, committing.attempt, committing.token)
     if batch.status is not BatchStatus.EMITTED:
         raise NotEmitted(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
-    if order.open_before is not None:
-        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {order.open_before}")
+    check_turn(batch, order.open_before)
     if batch.kind is not BatchKind.RESTATE:  # a restate's records are committed, and never the next ones
         check_chain(batch, order)
     return True
+
+
+def check_turn(batch: Batch, open_before: int | None) -> None:
+    """Refuse to commit a batch before a lower txid that is open (R6)."""
+    if open_before is not None:
+        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {open_before}")
 
 
 def check_chain(batch: Batch, order: Order) -> None:

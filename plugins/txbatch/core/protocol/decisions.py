@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Interval, Metadata, Run
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Metadata, Run
 from txbatch.core.errors import (
     AlreadyCommitted,
     IntervalNotOver,
     IntervalTaken,
     NotEmitted,
     OtherParameters,
-    RecordsGone,
     TxbatchError,
 )
 from txbatch.core.protocol.fence import held_by_another
 from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
+from txbatch.core.protocol.restate import uncounted
 from txbatch.core.stored_json import as_stored, canonical_json
 from txbatch.core.text import one_line
 
@@ -108,18 +108,6 @@ def belongs_to_another(batch: Batch, run: Run) -> bool:
     return not batch.status.final and batch.key != run.key
 
 
-def check_gone(assignment: Assignment) -> None:
-    """Refuse to emit records no longer kept by the source: records are given up by a decision, never silently."""
-    for planned in assignment.plan.partitioned.values():
-        for partition, range_ in planned.partitions.items():
-            if range_.gone is not None:
-                raise RecordsGone(
-                    f"{assignment.topology} {assignment.attempt}: records {range_.start} to {range_.end} of partition "
-                    f"{partition!r} are gone: {range_.gone.why}; restore them and abort the batch, or give them up: "
-                    f'`txbatch abort {assignment.topology} {assignment.attempt.txid} --skip --why "..."`'
-                )
-
-
 def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequence[Interval]) -> None:
     """Refuse an interval not over by the ledger's clock, or in overlap with intervals of other batches (R2)."""
     if interval.end > now:
@@ -127,7 +115,7 @@ def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequ
             f"{topology}: interval {interval} is not over, it is {now.isoformat()}; run it after its end"
         )
     if taken:
-        free = uncovered(interval, taken)
+        free = uncounted(interval, taken)
         left = f"not covered yet: {', '.join(map(str, free))}" if free else "all of it is covered"
         raise IntervalTaken(f"{topology}: interval {interval} overlaps {', '.join(map(str, taken))}; {left}")
 
@@ -144,16 +132,6 @@ class TakenIntervals:
         behind = bisect_left(self.intervals, interval.end, key=lambda each: each.start)
         check_interval(self.topology, interval, self.now, self.intervals[first:behind])
         self.intervals.insert(first, interval)
-
-
-def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
-    """Return the parts of an interval not covered by `taken`: sorted intervals without overlap."""
-    free, at = [], interval.start
-    for other in taken:
-        if at < other.start:
-            free.append(Interval(at, other.start))
-        at = max(at, other.end)
-    return [*free, Interval(at, interval.end)] if at < interval.end else free
 
 
 def moved(head: Head, now: Head, *others: Head) -> bool:

@@ -47,9 +47,9 @@ def of_first(topology: Topology, batch: Batch, late: Mapping[str, int]) -> Itera
             records = "1 record" if number == 1 else f"{number:,} records"
             yield (
                 f"{topology.name}: txid {batch.txid}, the first, left {records} out of state {aggregate.state.name!r}: late is "
-                f"what had ended by the start of the interval, less the delay of {_delay(aggregate)}; if they are to count, give "
-                f"with_watermark a longer delay, `txbatch drop {topology.name}` and run it again, or say late='merge', and "
-                f"`txbatch rebuild {topology.name}`"
+                f"what had ended by the start of the interval, less the delay of {_delay(aggregate)}; if they are to count, say "
+                f"late='merge', and `txbatch rebuild {topology.name}`; or give with_watermark a longer delay, "
+                f"`txbatch drop {topology.name}` and run it again"
             )
 
 

@@ -13,12 +13,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from txbatch.core.batch.plan import Ranges
-from txbatch.core.batch.transaction import Batch, BatchKind
-from txbatch.core.errors import BrokenChain, CannotSkip, IntervalTaken, NotItsTurn, UnknownName
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind
+from txbatch.core.errors import BrokenChain, CannotSkip, IntervalTaken, NotItsTurn, RecordsGone, UnknownName
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.commit import why_broken
 from txbatch.core.protocol.ledger import Order
 from txbatch.core.text import list_first
+
+
+def check_gone(assignment: Assignment) -> None:
+    """Refuse to emit records no longer kept by the source: records are given up by a decision, never silently."""
+    for planned in assignment.plan.partitioned.values():
+        for partition, range_ in planned.partitions.items():
+            if range_.gone is not None:
+                raise RecordsGone(
+                    f"{assignment.topology} {assignment.attempt}: records {range_.start} to {range_.end} of partition "
+                    f"{partition!r} are gone: {range_.gone.why}; restore them and abort the batch: the next "
+                    "plan reads them; or, if they are lost for good, give them up"
+                )
 
 
 def check_may_skip(batch: Batch) -> None:

@@ -63,18 +63,18 @@ def batch_from(row: RowMapping) -> Batch:
 
 def batch(connection: Connection, topology: str, txid: int) -> Batch:
     """Return one batch. Raise UnknownName if the ledger has no such batch."""
-    return _known(
-        connection.execute(query("batch"), {"topology": topology, "txid": txid}).mappings().first(), topology, txid
-    )
+    row = connection.execute(query("batch"), {"topology": topology, "txid": txid}).mappings().first()
+    return _known(connection, row, topology, txid)
 
 
 def lock_batch(connection: Connection, topology: str, txid: int, run: Run | None = None) -> Batch:
     """Return one batch, locked for a run. Raise the errors of `batch_lock.locked_row`, and UnknownName if there is none."""
-    return _known(batch_lock.locked_row(connection, topology, txid, run), topology, txid)
+    return _known(connection, batch_lock.locked_row(connection, topology, txid, run), topology, txid)
 
 
-def _known(row: RowMapping | None, topology: str, txid: int) -> Batch:
+def _known(connection: Connection, row: RowMapping | None, topology: str, txid: int) -> Batch:
     if row is None:
+        topology_row(connection, topology)
         raise UnknownName(f"topology {topology!r} has no txid {txid}; see `txbatch batches {topology}`")
     return batch_from(row)
 

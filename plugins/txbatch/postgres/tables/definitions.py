@@ -20,7 +20,7 @@ from txbatch.core.definition.stored import (
     stream_fields,
     stream_watermarks,
 )
-from txbatch.core.errors import SchemaMismatch, UnknownName
+from txbatch.core.errors import NameTaken, SchemaMismatch, UnknownName
 from txbatch.core.stored_json import canonical_json
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
@@ -29,7 +29,7 @@ from txbatch.postgres.database.queries import query
 def check(connection: Connection, topology: Topology, job: str | None = None) -> StoredTopology:
     """Return the stored topology, if the definition is still the same; `job` is the file of the definition.
 
-    Raise SchemaMismatch if the topology or a state's name is stored with another definition.
+    Raise SchemaMismatch if the topology is stored with another definition, NameTaken if a state is another topology's.
     """
     stored = known(connection, topology)
     with rebuild_told(connection, topology.name):
@@ -39,13 +39,13 @@ def check(connection: Connection, topology: Topology, job: str | None = None) ->
 
 @contextmanager
 def rebuild_told(connection: Connection, topology: str) -> Iterator[None]:
-    """Context manager. If the block raises SchemaMismatch while a rebuild runs, put the rebuild in front of the error."""
+    """Context manager. If the block refuses a definition while a rebuild runs, put the rebuild in front of the error."""
     try:
         yield
-    except SchemaMismatch as error:
+    except (NameTaken, SchemaMismatch) as error:
         if (told := rebuilt_now(connection, topology)) is None:
             raise
-        raise SchemaMismatch(f"{told}. Until then {error}") from error
+        raise error.retold(f"{told}. Until then {error.text}") from error
 
 
 def rebuilt_now(connection: Connection, topology: str) -> str | None:
