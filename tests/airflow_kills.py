@@ -19,7 +19,6 @@ from databases import session
 from support import until
 
 from txbatch.cli.main import main
-from txbatch.local.airflow import COMPONENTS
 from txbatch.local.ports import reserve_port
 
 FIRST, EMIT, COMMIT, LAST = TASKS
@@ -167,14 +166,14 @@ class Kills(Years):
             ask(AN_HOUR_AGO[of])
 
     def start_again(self, *components: str) -> None:
-        """Start components by the command of each, as an operator does, and wait until all of Airflow is well."""
+        """Start components as `make up` does, and wait until all of Airflow is well."""
         airflow = self.stack.airflow
         airflow.started_at, port = datetime.now(UTC), int(airflow.url.rpartition(":")[2])
         with reserve_port(port) if "api-server" in components else nullcontext(port) as kept:
             assert kept == port, "another program has taken the port meanwhile"
-            for each in components:
-                airflow._processes[each] = airflow._spawn(each, COMPONENTS[each], airflow._process_environment())
-            airflow._wait_until_healthy(time.monotonic() + STARTED_SECONDS)
+            deadline = time.monotonic() + STARTED_SECONDS
+            airflow._start_components(components, deadline)
+            airflow._wait_until_healthy(deadline)
 
     def start_scheduler_with(self, environment: Mapping[str, str]) -> None:
         """Start the scheduler anew, at rest, so that its workers have this in their environment."""
