@@ -25,7 +25,7 @@ FIRST, EMIT, COMMIT, LAST = TASKS
 DEFERRED = "deferred"
 # Where the runs are, in the order of their txids: none waits for a later one.
 PLACES = (LAST, COMMIT, DEFERRED, EMIT, FIRST)
-STARTED_SECONDS = 300
+STARTED_SECONDS, RENEWED_SECONDS = 300, 10
 # What Airflow looks at before it takes somebody for dead. It waits for as long as its configuration says; tests do not.
 AN_HOUR_AGO = {
     "worker": "UPDATE task_instance SET last_heartbeat_at = last_heartbeat_at - interval '1 hour' WHERE state = 'running'",
@@ -100,6 +100,19 @@ class Kills(Years):
         """Start the run of a year."""
         self.begun.add(year)
         return self.trigger(str(year), year)
+
+    def shows_life(self, txid: int) -> bool:
+        """Whether somebody renews the lease of a batch: a wait does so every two seconds."""
+        asked = f"SELECT lease_until FROM txbatch.batch WHERE topology = '{self.dag}' AND txid = {txid}"
+        before = self.stack.sql(asked)
+        time.sleep(RENEWED_SECONDS)
+        return self.stack.sql(asked) != before
+
+    def end_lease(self, txid: int) -> None:
+        """As if nobody had renewed it for an hour."""
+        with session(self.stack.outage.of) as ask:
+            of = f"topology = '{self.dag}' AND txid = {txid}"
+            ask(f"UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 hour' WHERE {of}")
 
     def planned(self) -> dict[int, int]:
         """The txid of each year that has one."""
