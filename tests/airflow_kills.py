@@ -184,6 +184,8 @@ class Kills(Years):
         airflow.started_at, port = datetime.now(UTC), int(airflow.url.rpartition(":")[2])
         with reserve_port(port) if "api-server" in components else nullcontext(port) as kept:
             assert kept == port, "another program has taken the port meanwhile"
+            for each in components:
+                del airflow._processes[each]  # which was killed
             deadline = time.monotonic() + STARTED_SECONDS
             airflow._start_components(components, deadline)
             airflow._wait_until_healthy(deadline)
