@@ -19,14 +19,13 @@ from databases import session
 from support import until
 
 from txbatch.cli.main import main
-from txbatch.local.airflow import COMPONENTS
 from txbatch.local.ports import reserve_port
 
 FIRST, EMIT, COMMIT, LAST = TASKS
 DEFERRED = "deferred"
 # Where the runs are, in the order of their txids: none waits for a later one.
 PLACES = (LAST, COMMIT, DEFERRED, EMIT, FIRST)
-STARTED_SECONDS = 300
+STARTED_SECONDS, RENEWED_SECONDS = 300, 10
 # What Airflow looks at before it takes somebody for dead. It waits for as long as its configuration says; tests do not.
 AN_HOUR_AGO = {
     "worker": "UPDATE task_instance SET last_heartbeat_at = last_heartbeat_at - interval '1 hour' WHERE state = 'running'",
@@ -102,6 +101,19 @@ class Kills(Years):
         self.begun.add(year)
         return self.trigger(str(year), year)
 
+    def shows_life(self, txid: int) -> bool:
+        """Whether somebody renews the lease of a batch: a wait does so every two seconds."""
+        asked = f"SELECT lease_until FROM txbatch.batch WHERE topology = '{self.dag}' AND txid = {txid}"
+        before = self.stack.sql(asked)
+        time.sleep(RENEWED_SECONDS)
+        return self.stack.sql(asked) != before
+
+    def end_lease(self, txid: int) -> None:
+        """As if nobody had renewed it for an hour."""
+        with session(self.stack.outage.of) as ask:
+            of = f"topology = '{self.dag}' AND txid = {txid}"
+            ask(f"UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 hour' WHERE {of}")
+
     def planned(self) -> dict[int, int]:
         """The txid of each year that has one."""
         of = f"topology = '{self.dag}' AND status <> 'aborted'"
@@ -167,14 +179,16 @@ class Kills(Years):
             ask(AN_HOUR_AGO[of])
 
     def start_again(self, *components: str) -> None:
-        """Start components by the command of each, as an operator does, and wait until all of Airflow is well."""
+        """Start components as `make up` does, and wait until all of Airflow is well."""
         airflow = self.stack.airflow
         airflow.started_at, port = datetime.now(UTC), int(airflow.url.rpartition(":")[2])
         with reserve_port(port) if "api-server" in components else nullcontext(port) as kept:
             assert kept == port, "another program has taken the port meanwhile"
             for each in components:
-                airflow._processes[each] = airflow._spawn(each, COMPONENTS[each], airflow._process_environment())
-            airflow._wait_until_healthy(time.monotonic() + STARTED_SECONDS)
+                del airflow._processes[each]  # which was killed
+            deadline = time.monotonic() + STARTED_SECONDS
+            airflow._start_components(components, deadline)
+            airflow._wait_until_healthy(deadline)
 
     def start_scheduler_with(self, environment: Mapping[str, str]) -> None:
         """Start the scheduler anew, at rest, so that its workers have this in their environment."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
-from airflow_kills import COMMIT, EMIT, LAST, Kills, kill_all, living
+from airflow_kills import COMMIT, EMIT, LAST, Kills, emission, kill_all, living
 from airflow_support import QUIET, TASKS, Stack
 from airflow_years import GREEN, MARKED_FAILED
 from outages import Outage
@@ -125,6 +125,28 @@ def test_runs_go_on_after_all_of_airflow_was_killed_at_once(kills: Kills) -> Non
     assert (told["committed_txid"], told["in_flight"]) == (planned[years[LAST]], 3)
     kills.start_again(*COMPONENTS)
     kills.assert_gone_on(years, planned, tries=2)
+
+
+@pytest.mark.rule("R6")
+def test_a_run_that_is_deleted_while_it_waits_leaves_its_batch_to_the_next_one(kills: Kills) -> None:
+    """Its wait in the triggerer, which shows that it lives, ends with it: else nobody could take the batch over."""
+    api = kills.stack.api
+    with kills.held(emission(1980)):
+        kills.begin(1980, emission(1980))
+        kills.defer(1981)
+        planned = kills.planned()
+        txid = planned[1981]
+        assert kills.shows_life(txid)
+        api.fail_run(kills.dag, "1981")
+        api.delete_run(kills.dag, "1981")
+        until(lambda: not kills.shows_life(txid), "the wait of a deleted run goes on")
+        kills.end_lease(txid)
+        kills.trigger("heir", 1981)
+        until(lambda: kills.attempts(txid)[-1][0] == "heir", f"the heir does not begin: {kills.attempts(txid)}")
+    for run_id in ("1980", "heir"):
+        assert kills.end(run_id) == GREEN
+    assert kills.note("heir") == kills.told(1981, 2)
+    kills.assert_kept(planned)
 
 
 @pytest.mark.rule("R5", "R6", "R8", "R10")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_support import COUNT, job_of, refused
 from click.testing import Result
 from sqlalchemy import Engine
 
+from txbatch import fit, settings
+from txbatch.cli.project import doctor
 from txbatch.embedded import postgres
 from txbatch.postgres.database import engine as engines
 from txbatch.postgres.reading.ledger_reader import LedgerReader
@@ -99,6 +102,25 @@ def test_a_url_that_is_none(txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch, u
 def test_a_server_that_is_too_old(txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SERVER_VERSION_MIN", 990000)
     refused(txbatch("status"), "is too old: txbatch needs 15 or newer")
+
+
+def test_versions_that_do_not_fit(txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each is told in one line, with the versions that fit."""
+    monkeypatch.setattr(settings, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(fit, "installed", {"apache-airflow": "3.5.0", "pyspark": "5.0.0"}.get)
+    monkeypatch.setattr(fit, "sys", SimpleNamespace(version_info=(3, 15, 0)))
+    monkeypatch.setattr(doctor, "check_fit", fit.check_fit.__wrapped__)
+    result = txbatch("doctor", "--json")
+    told = {row["check"]: row["detail"] for row in json.loads(result.stdout) if not row["ok"]}
+    assert result.exit_code == 1
+    for check, found, fits in (
+        ("python", "Python 3.15.0", "3.11 to 3.14"),
+        ("airflow", "apache-airflow 3.5.0", ">=3.1,<3.5"),
+        ("spark", "pyspark 5.0.0", ">=4.2,<4.4"),
+    ):
+        assert told[check].startswith(f"TX809 (no retry helps): {found} does not fit txbatch, which needs ")
+        assert fits in told[check]
+        assert "\n" not in told[check]
 
 
 @pytest.mark.parametrize("command", [("status",), ("batches", "a"), ("query", "a", "b"), ("run",), ("drop", "a")])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from itertools import combinations, product
 
-# A version of Airflow is exact, also a preview; of PostgreSQL it is the major one, of pyspark the minor one. The newest
-# Python is the newest that is found.
+# A version of Airflow is exact: the first that shows the pages, the newest release, the newest preview. Of PostgreSQL it is the
+# major one, of pyspark the minor one. The newest Python is the newest that is found.
 NEWEST = "newest"
 AXES = {
-    "airflow": ("3.1.8", "3.4.0b2"),
+    "airflow": ("3.1.8", "3.3.2", "3.4.0b2"),
     "postgres": ("15", "18"),
     "python": ("3.11", NEWEST),
     "pyspark": ("4.2", "4.3"),
@@ -42,16 +42,16 @@ class Cell:
 CELLS = (
     Cell("3.4.0b2", "18", "3.11", "4.3"),
     Cell("3.1.8", "15", "3.11", "4.2"),
+    Cell("3.3.2", "15", NEWEST, "4.3"),
     Cell("3.4.0b2", "15", NEWEST, "4.2"),
+    Cell("3.3.2", "18", "3.11", "4.2"),
     Cell("3.1.8", "18", NEWEST, "4.3"),
-    Cell("3.4.0b2", "15", NEWEST, "4.3"),
-    Cell("3.1.8", "18", "3.11", "4.2"),
 )
 
 
 # An Airflow is exchanged for the newest, below a ledger with runs in flight. Its folder is one of its own.
 MOVED = Cell("3.1.8, then 3.4.0b2", "18", "3.11", "4.2, then 4.3")
-MOVE = CELLS[5], CELLS[0]
+MOVE = Cell("3.1.8", "18", "3.11", "4.2"), CELLS[0]
 ROWS = (*CELLS, MOVED)
 
 

@@ -11,10 +11,13 @@ from forks import told_with_airflow
 from postgres_bench import Bench, words
 from slowness import slowness
 from sqlalchemy import Engine
-from support import LogSpout, word_count
+from support import LogSpout, code, run, word_count
 
 from txbatch import __version__
 from txbatch.orchestration import trigger
+from txbatch.orchestration.airflow import AIRFLOW_LEASE_SECONDS
+from txbatch.orchestration.trigger import TurnTrigger
+from txbatch.postgres.ledger import PostgresLedger
 
 PROGRAM = """
 import asyncio, json, sys
@@ -78,6 +81,21 @@ def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
     given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
     over = told_with_airflow(PROGRAM, str(3 * slowness()), *CASES, folder=tmp_path, **given)
     assert over == {name: over for name, (*_, over) in CASES.items()}
+
+
+def test_who_waits_for_a_run_that_is_gone_waits_a_quarter_of_an_hour_at_most(engine: Engine) -> None:
+    """R6: docs/run/buttons.md promises so of a deleted run. The wait itself renews no lease but that of its own batch."""
+    bench = Bench(engine, word_count(LogSpout({"a": 1_000_000}), "left"))
+    bench.ledger = PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
+    assignment = bench.ledger.start_attempt(bench.planned("gone"), run("gone"), code())
+    assert bench.ledger.renew_lease(assignment), "the last sign of life"
+    waits, over = TurnTrigger("left", 1, "heir"), list[bool]()
+    for minutes in (0, 14, 1):
+        bench.run(f"UPDATE txbatch.batch SET lease_until = lease_until - interval '{minutes} min'")
+        over.append(waits._over(bench.ledger))
+    assert over == [False, False, True]
+    heir = bench.planned("heir")
+    assert (heir.txid, heir.metadata, heir.lease_run) == (1, assignment.metadata, "heir")
 
 
 STORED = """

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -30,9 +30,9 @@ from txbatch.places import command
 DEFAULT_PORT = 8080
 COMPONENTS = {
     "api-server": ["api-server"],  # first: the slowest to start
-    "scheduler": ["scheduler", "--skip-serve-logs"],
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
+    "scheduler": ["scheduler", "--skip-serve-logs"],  # last: see `_start_components`
 }
 HEARTBEATS = ("scheduler", "dag_processor", "triggerer")
 GRACE_SECONDS = 2.0  # for an idle scheduler to sign off; the other components have nothing to save, and some hang
@@ -93,7 +93,7 @@ class LocalAirflow:
         self._exit.close()
 
     def start(self) -> None:
-        """Start all processes. Wait until the API answers and the other components send heartbeats.
+        """Start all processes, the scheduler last. Wait until the API answers and the other components send heartbeats.
 
         Raise `LocalAirflowError` if Airflow already runs in this home, a process ended (with the end of its log) or the
         time is over. After an error no process is left running.
@@ -142,11 +142,22 @@ class LocalAirflow:
         except subprocess.CalledProcessError:
             raise self._failure("migrate", "cannot make its database") from None
         self.started_at = datetime.now(UTC)
-        for component, arguments in COMPONENTS.items():
-            self._processes[component] = self._spawn(component, arguments, environment)
-        pids = {component: process.pid for component, process in self._processes.items()}
-        _write_run(self._home, mark=self._mark, url=url, pids=pids, boot=boot())
+        self._start_components(COMPONENTS, deadline)
         self._wait_until_healthy(deadline)
+
+    def _start_components(self, components: Iterable[str], deadline: float) -> None:
+        """Start components in this order. Start the scheduler only once the API server answers.
+
+        The scheduler gives out tasks at once if runs are in flight, as after a power cut. A task asks the API server before
+        anything else, gives up after half a minute without an answer, and has then used up its try.
+        """
+        environment = self._process_environment()
+        for component in components:
+            if component == "scheduler":
+                self._wait_until_healthy(deadline, beating=())
+            self._processes[component] = self._spawn(component, COMPONENTS[component], environment)
+            pids = {name: process.pid for name, process in self._processes.items()}
+            _write_run(self._home, mark=self._mark, url=self.url, pids=pids, boot=boot())
 
     def _spawn(self, component: str, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._log(component).open("wb") as log:
@@ -173,15 +184,16 @@ class LocalAirflow:
             MARK: self._mark,
         }
 
-    def _wait_until_healthy(self, deadline: float) -> None:
+    def _wait_until_healthy(self, deadline: float, beating: Collection[str] = HEARTBEATS) -> None:
+        """Wait until the API server answers and these components send heartbeats. Raise LocalAirflowError at the deadline."""
         with self.api() as api:
             for _ in looks(deadline - time.monotonic(), POLL_SECONDS):
-                if not (missing := self._missing(api)):
+                if not (missing := self._missing(api, beating)):
                     return
                 self._check_processes()
             raise self._failure(missing[0].replace("_", "-"), f"is not ready after {self._timeout:g} s")
 
-    def _missing(self, api: AirflowApi) -> list[str]:
+    def _missing(self, api: AirflowApi, beating: Collection[str]) -> list[str]:
         """Return the components not ready yet. Heartbeats older than the start belong to an earlier run."""
         try:
             health = api.health()
@@ -189,7 +201,7 @@ class LocalAirflow:
             httpx.get(f"{self.url}/execution/health", timeout=self._timeout, trust_env=False).raise_for_status()
         except (httpx.HTTPError, AirflowApiError, ValueError):
             return ["api-server"]
-        beats = {name: health[name][f"latest_{name}_heartbeat"] for name in HEARTBEATS}
+        beats = {name: health[name][f"latest_{name}_heartbeat"] for name in beating}
         return [name for name, beat in beats.items() if not beat or datetime.fromisoformat(beat) < self.started_at]
 
     def _check_processes(self) -> None:

@@ -101,7 +101,7 @@ def _demo(config: settings.Settings) -> None:
     make_reader(engine)
     _start_afresh(engine, Staging(config.staging))
     with tempfile.TemporaryDirectory(prefix="kills.", dir=folder) as markers:
-        _say("starting Airflow: API server, scheduler, DAG processor, triggerer (half a minute)")
+        _say("starting Airflow: API server, DAG processor, triggerer, then the scheduler (half a minute)")
         root = settings.project_root()
         with LocalAirflow(
             config.home,

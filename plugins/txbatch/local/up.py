@@ -82,7 +82,7 @@ def main() -> int:
 def _up() -> None:
     began, config = time.monotonic(), settings.ensure_database(settings.resolve())
     _migrate(config.database_url)
-    print("starting Airflow: API server, scheduler, DAG processor, triggerer (half a minute)", flush=True)
+    print("starting Airflow: API server, DAG processor, triggerer, then the scheduler (half a minute)", flush=True)
     root, metadata = settings.project_root(), metadata_database(config.home)
     with LocalAirflow(
         config.home, root / "dags", root / "plugins", environment=environment(config), database_url=metadata
