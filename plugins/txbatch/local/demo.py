@@ -46,8 +46,8 @@ from txbatch.tables import lines_of
 SENTENCES = ("how are you", "nice to meet you", "what a good day")
 TOPOLOGIES = ("sentences", "word_count")
 KILLS = {
-    "emit.manifest_written": "its emit, after the manifest is written and before the ledger has it",
-    "commit.before_commit": "its commit, after COPY and before COMMIT",
+    "emit.manifest_written": "its emit, the work of Spark, after the result is written and before PostgreSQL has it",
+    "commit.before_commit": "its commit, after all rows are written and before COMMIT",
 }
 RUN_SECONDS = 600
 LOOK_FURTHER = """
@@ -227,7 +227,10 @@ def _report(engine: Engine, killed: Mapping[str, str]) -> None:
             .mappings()
             .all()
         )
-    _print_table("Attempts, in the order they began", [_told(dict(row), killed) for row in timeline])
+    _print_table(
+        "Attempts, in the order they began: 1:2 is the second try at batch 1",
+        [_told(dict(row), killed) for row in timeline],
+    )
     _print_table("report.word_count, the ten most frequent words", top)
     _print_table("report.sentences", words)
 
