@@ -63,6 +63,9 @@ What to open
   make up                                    Airflow in your browser
 What to type next
   make wheel && bin/txbatch init ../shop     a project of your own"""
+LEGEND = """\
+  attempt 1:2 is the second try at batch 1; superseded: a newer try has taken its place
+  a record is a sentence of sentences, or a line of the files of word_count"""
 EXPECTED = (TxbatchError, TimeoutError, OSError)
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 
@@ -227,10 +230,8 @@ def _report(engine: Engine, killed: Mapping[str, str]) -> None:
             .mappings()
             .all()
         )
-    _print_table(
-        "Attempts, in the order they began: 1:2 is the second try at batch 1",
-        [_told(dict(row), killed) for row in timeline],
-    )
+    _print_table("Attempts, in the order they began", [_told(dict(row), killed) for row in timeline])
+    console.print(LEGEND, soft_wrap=True)
     _print_table("report.word_count, the ten most frequent words", top)
     _print_table("report.sentences", words)
 
