@@ -71,6 +71,11 @@ def files(page: Path, folder: str = "") -> dict[str, str]:
     return {each.path: each.text for each in blocks(page) if each.path and each.path.startswith(folder)}
 
 
+def shell_lines(page: Path) -> list[str]:
+    """Return the lines of a page's blocks of `sh`, in order. They need Airflow, or a shell of the reader's own."""
+    return [line for each in blocks(page) if each.language == "sh" for line in each.text.splitlines()]
+
+
 def commands(text: str) -> Iterator[str]:
     """Yield the commands of a block, each as it is written: over several lines where a quote is open, or behind a backslash."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:

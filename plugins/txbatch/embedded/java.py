@@ -234,7 +234,7 @@ def main(home: Path) -> None:
     found = java_home(home)
     if existing_class_data_archive(home, found):
         return
-    print("setup: preparing Spark's classes for quick starts (once, half a minute)", flush=True)
+    print("setup: preparing Spark's classes for quick starts (once, one or two minutes)", flush=True)
     if build_class_data_archive(home, found) is None:
         print(f"setup: not done, see {home}/java/*.failed; all works without, Spark only starts slower")
 

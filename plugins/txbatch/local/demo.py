@@ -46,8 +46,8 @@ from txbatch.tables import lines_of
 SENTENCES = ("how are you", "nice to meet you", "what a good day")
 TOPOLOGIES = ("sentences", "word_count")
 KILLS = {
-    "emit.manifest_written": "its emit, after the manifest is written and before the ledger has it",
-    "commit.before_commit": "its commit, after COPY and before COMMIT",
+    "emit.manifest_written": "its emit, the work of Spark, after the result is written and before PostgreSQL has it",
+    "commit.before_commit": "its commit, after all rows are written and before COMMIT",
 }
 RUN_SECONDS = 600
 LOOK_FURTHER = """
@@ -63,6 +63,9 @@ What to open
   make up                                    Airflow in your browser
 What to type next
   make wheel && bin/txbatch init ../shop     a project of your own"""
+LEGEND = """\
+  attempt 1:2 is the second try at batch 1; superseded: a newer try has taken its place
+  a record is a sentence of sentences, or a line of the files of word_count"""
 EXPECTED = (TxbatchError, TimeoutError, OSError)
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 
@@ -228,6 +231,7 @@ def _report(engine: Engine, killed: Mapping[str, str]) -> None:
             .all()
         )
     _print_table("Attempts, in the order they began", [_told(dict(row), killed) for row in timeline])
+    console.print(LEGEND, soft_wrap=True)
     _print_table("report.word_count, the ten most frequent words", top)
     _print_table("report.sentences", words)
 
