@@ -6,6 +6,8 @@ import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from threading import Semaphore
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +15,11 @@ from typing import Any
 import pytest
 
 from txbatch.cli.progress import show_progress
-from txbatch.core.batch.transaction import Batch, BatchStatus
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval
 from txbatch.run import progress
 from txbatch.run.progress import LOGGED_SECONDS, Progress, log_progress, watch
+
+START, DAY = datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1)
 
 
 class Terminal(io.StringIO):
@@ -42,6 +46,14 @@ def test_where_nobody_knows_of_how_many_it_says_how_many_are_planned() -> None:
         ["1 batch is committed", "60 more are planned"],
         ["2 batches are committed", "1 more is planned"],
     ]
+
+
+def test_a_batch_of_another_interval_is_finished_and_does_not_count() -> None:
+    """A call that was killed left it: it is none of those asked for."""
+    said, days = list[Progress](), [Interval(START + n * DAY, START + (n + 1) * DAY) for n in range(3)]
+    found = [replace(batch, key=f"interval:{day}") for batch, day in zip(batches(1, 2, 3), days, strict=True)]
+    assert len(list(watch(found, 2, said.append, asked=days[1:]))) == 3
+    assert [each.committed for each in said] == ["1 of 2 batches are committed", "2 of 2 batches are committed"]
 
 
 def test_a_batch_that_comes_again_is_counted_once(clock: list[float]) -> None:
@@ -176,6 +188,7 @@ def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pyte
     assert "Spark: stage 7, 1 of 4 tasks" in said
     assert "committed txid 1\n" in said
     assert said.count("committed txid") == 2
+    assert "\x1b[?25l" not in said, "a killed call would leave the terminal without a cursor"
 
 
 def test_elsewhere_the_log_says_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -38,7 +38,9 @@ def show_progress(topology: str, of: int | None, application: Application) -> It
         live.refresh()
 
     before = sys.stderr
-    live = Live(console=Console(file=before), transient=True, redirect_stdout=False, get_renderable=line)
+    console = Console(file=before)
+    console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # a call that is killed would leave it hidden
+    live = Live(console=console, transient=True, redirect_stdout=False, get_renderable=line)
     with live, _above(before):
         yield shown
 

@@ -94,7 +94,7 @@ def run(
             batches = runner.run_each(pieces, parameters)
         with show_progress(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
             of = len(pieces) if pieces else None
-            done = [each.txid for each in watch(batches, of, tell, lambda: runner.behind, runner.found)]
+            done = [each.txid for each in watch(batches, of, tell, lambda: runner.behind, runner.found, pieces)]
         tell_late(loaded.topology.name, runner.told)
     for hole in reader.holes_of(loaded.topology.name, done):
         click.echo(one_line(f"{loaded.topology.name}: {describe_hole(hole)}"), err=True)

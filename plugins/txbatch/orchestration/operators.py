@@ -261,7 +261,8 @@ class EmitBatchOperator(TransactionOperator, SubmittingOperator):
             Runner(steps, application, waits=waits, succeed=steps.run_success_without_note) as runner,
             log_progress(topology.name, many, lambda: application.stage) as log_it,
         ):
-            done = [batch.txid for batch in watch(runner.catch_up(run, asked), many, told, found=runner.found)]
+            counted = watch(runner.catch_up(run, asked), many, told, found=runner.found, asked=asked)
+            done = [batch.txid for batch in counted]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         txids = done or catching_up.committed_by(steps, run)  # a run that only adopted has no batch of its own

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import Event, Lock, Thread
 
-from txbatch.core.batch.transaction import Batch
+from txbatch.core.batch.transaction import INTERVAL_KEY, Batch, Interval
 from txbatch.core.text import how_many
 
 log = logging.getLogger(__name__)
@@ -96,15 +96,19 @@ def watch(
     tell: Tell,
     behind: Callable[[], int] = lambda: 0,
     found: Container[int] = (),
+    asked: Iterable[Interval] | None = None,
 ) -> Iterator[Batch]:
     """Yield batches, and call `tell` with the progress after each. A batch yielded twice counts once.
+
+    If intervals are `asked` for, a batch of another interval, finished for a killed call, does not count.
 
     If `of` is unknown, `behind` returns the number of planned batches behind the last batch. Batches with the txids `found`
     were committed before, and do not count for the speed.
     """
+    keys = None if asked is None else {f"{INTERVAL_KEY}{each}" for each in asked}
     began, seen, now = time.monotonic(), set[int](), Progress(0, 0, 0.0, of)
     for batch in batches:
-        if batch.txid not in seen:
+        if batch.txid not in seen and (keys is None or batch.key in keys):
             seen.add(batch.txid)
             seconds = time.monotonic() - began
             now = _after(now, batch, seconds, 0 if of else behind(), was_found=batch.txid in found)
