@@ -80,6 +80,10 @@ class Noted:
         self.together.append(list(plans))
         return {txid: self._again(topology, txid, of) for txid, (of, _) in plans.items() if txid not in self.failing}
 
+    def begin_bulk(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> Callable[[], dict[int, Again]]:
+        found = self.emit_bulk(topology, plans)
+        return lambda: found
+
     def close(self) -> None:
         """Nothing was begun."""
 
