@@ -11,6 +11,8 @@ from typing import Any
 
 from txbatch.core.batch.planned_files import Entry, PlannedFiles, difference, planned_size
 from txbatch.core.errors import RESTORE, SourceChanged, TxbatchError
+from txbatch.core.protocol.lookback import LatePosition, differing, late_gone
+from txbatch.core.protocol.restate import restate_command
 from txbatch.formats.listing import files_below
 
 LOOKS_MAX = 100_000
@@ -121,6 +123,27 @@ def changed(counted: Iterable[PlannedFiles]) -> Iterator[dict[str, Any]]:
                 row = {"topology": of[0], "stream": of[1], "file": name, "change": change, "txid": plan.txid}
                 yield {**row, "seen_by": seen[0].txid if seen else None}
         newer[of].append(plan)
+
+
+def differs_since(plans: Iterable[PlannedFiles], late: LatePosition) -> str | None:
+    """Return the first file of a late position that is missing, shorter or replaced, as a run tells the file; None without one.
+
+    `plans` are counted plans, of the position and of others.
+    """
+    of = late.interval.start, late.interval.end
+    counted = sorted((each for each in plans if each.interval == of), key=lambda each: each.stream)
+    return next(filter(None, (_differs(each, late) for each in counted)), None)
+
+
+def _differs(plan: PlannedFiles, late: LatePosition) -> str | None:
+    folder = _folder(plan)
+    if not folder.exists():
+        return None
+    if late.streams == {plan.stream} and (gone := [each for each in sorted(late.files) if not look(folder / each)]):
+        return late_gone(gone[0])
+    now = {name: entry for name in plan.files if (entry := planned(folder / name))}
+    arrived = [name for name in now if not is_replaced(folder / name, plan.files[name])]
+    return differing(plan.files, now, arrived, restate_command(plan.topology, late.position))
 
 
 def _folder(plan: PlannedFiles) -> Path:

@@ -181,7 +181,7 @@ class LookBack:
             try:
                 now = spout.as_now(then)
                 if gone := sorted((late.files.keys() & met["files"].keys()) - now["files"].keys()):
-                    return f"{gone[0]} is gone since"
+                    return lookback.late_gone(gone[0])
                 if told := lookback.differing(then["files"], now["files"], spout.arrived(then, now), again):
                     return told
             except TxbatchError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -9,9 +11,10 @@ import click
 from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows, show_status
+from txbatch.core.batch.planned_files import PlannedFiles
 from txbatch.core.protocol.lookback import LatePosition
 from txbatch.core.text import one_line
-from txbatch.formats.changes import changed
+from txbatch.formats.changes import changed, differs_since
 from txbatch.places import in_checkout
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.reading.ledger_reader import LedgerReader
@@ -23,9 +26,15 @@ LATE_SHOWN = 5
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
 
 
-def _late(topology: str, late: LatePosition) -> dict[str, Any]:
+def _late(topology: str, late: LatePosition, plans: Sequence[PlannedFiles]) -> dict[str, Any]:
+    late = replace(late, why_not=late.why_not or differs_since(plans, late))
     told = {"position": late.position, "records": late.records, "files": dict(late.files), "found_by": late.found_by}
     return {**told, "told": late.told(topology)}
+
+
+def _late_of(topology: str, reader: LedgerReader, plans: Sequence[PlannedFiles]) -> list[dict[str, Any]]:
+    own = [each for each in plans if each.topology == topology]
+    return [_late(topology, each, own) for each in reader.late(topology)]
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -67,11 +76,12 @@ def status(topology: str | None) -> Rows:
     rows = reader.status(topology)
     if topology is not None and not rows:
         raise unknown_topology(topology)
-    differ = [*changed(reader.counted(topology)), *changed_tables(reader.counted_tables(topology))]
+    plans = reader.counted(topology)
+    differ = [*changed(plans), *changed_tables(reader.counted_tables(topology))]
     return [
         {
             **row,
-            "late": [_late(row["topology"], each) for each in reader.late(row["topology"])],
+            "late": _late_of(row["topology"], reader, plans),
             "half_committed": reader.half_committed(row["topology"]),
             "changed": [each for each in differ if each["topology"] == row["topology"]],
         }

@@ -301,6 +301,11 @@ def in_folders(stream: str, plan: CountedPlan, came: Sequence[str]) -> LatePosit
     return LatePosition(plan.position, plan.interval, *of, unread=True) if came else None
 
 
+def late_gone(file: str) -> str:
+    """Return why late records are not counted whose file is gone."""
+    return f"{file} is gone since"
+
+
 def differing(
     counted: Mapping[str, Entry], now: Mapping[str, Entry], arrived: Collection[str], again: str
 ) -> str | None:
