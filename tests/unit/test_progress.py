@@ -176,6 +176,7 @@ def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pyte
     assert "Spark: stage 7, 1 of 4 tasks" in said
     assert "committed txid 1\n" in said
     assert said.count("committed txid") == 2
+    assert "\x1b[?25l" not in said, "a process that is killed leaves the terminal without a cursor"
 
 
 def test_elsewhere_the_log_says_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
