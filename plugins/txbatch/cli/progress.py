@@ -26,6 +26,12 @@ def show_progress(topology: str, of: int | None, application: Application) -> It
     from rich.live import Live
     from rich.text import Text
 
+    class CursorStays(Console):
+        """A console that never hides the cursor: a killed process could not show the cursor again."""
+
+        def show_cursor(self, show: bool = True) -> bool:
+            return False
+
     now = Progress(0, 0, 0.0, of)
 
     def line() -> Text:
@@ -38,9 +44,7 @@ def show_progress(topology: str, of: int | None, application: Application) -> It
         live.refresh()
 
     before = sys.stderr
-    console = Console(file=before)
-    console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # a call that is killed would leave it hidden
-    live = Live(console=console, transient=True, redirect_stdout=False, get_renderable=line)
+    live = Live(console=CursorStays(file=before), transient=True, redirect_stdout=False, get_renderable=line)
     with live, _above(before):
         yield shown
 
