@@ -1,5 +1,7 @@
 """Among 100,000 txids: the newest batches, the first data of each page in the server, why, as-of and what a batch changed.
 
+A route is timed where the application begins and ends its answer: a browser, or what stands for one here, is not the server.
+
 The newest batches are also asked by `report.batches` as the view was while each row had a time of its own. Besides: the bytes of
 the static files, and what the plugin costs a process that is no API server.
 """
@@ -10,8 +12,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,7 +117,7 @@ def _fill_more(running: Server) -> None:
     running.run(MORE, view, "VACUUM (FREEZE, ANALYZE)", "CHECKPOINT", database=DATABASE)
 
 
-def _newest(running: Server, engine: Engine, ask: Callable[[str], Any]) -> dict[str, Contestant]:
+def _newest(running: Server, engine: Engine, ask: Callable[[str], tuple[Any, float]]) -> dict[str, Contestant]:
     """Return who asks for the newest batches: by the view in SQL, by the reader of the command line, and by a route."""
     reader = LedgerReader(engine)
     return {
@@ -139,9 +143,9 @@ def _read(reader: LedgerReader, watch: Stopwatch) -> None:
         assert len(reader.batches(TOPOLOGY, WINDOW)) == WINDOW
 
 
-def _asked(ask: Callable[[str], Any], path: str, watch: Stopwatch) -> None:
-    with watch.timed():
-        answer = ask(path)
+def _asked(ask: Callable[[str], tuple[Any, float]], path: str, watch: Stopwatch) -> None:
+    answer, seconds = ask(path)
+    watch.seconds += seconds
     assert answer.status_code == 200, (path, answer.text)
 
 
@@ -173,8 +177,10 @@ def _airflow_home(running: Server) -> Iterator[None]:
 
 
 @contextmanager
-def _asking(url: str) -> Iterator[Callable[[str], Any]]:
-    """Context manager. The pages' application in this process; Airflow is not asked who may read."""
+def _asking(url: str) -> Iterator[Callable[[str], tuple[Any, float]]]:
+    """Context manager. The pages' application in this process, which answers in so many seconds; Airflow is not asked who may
+    read.
+    """
     from airflow.api_fastapi.core_api.security import get_user
     from fastapi.testclient import TestClient
 
@@ -184,8 +190,23 @@ def _asking(url: str) -> Iterator[Callable[[str], Any]]:
     app = create_app(database=lambda: (url, "the ledger of the bench"))
     app.dependency_overrides |= {airflow_auth.readable: _named, get_user: lambda: None}
     told: dict[str, Any] = {"dags": lambda _: {}, "may": lambda *_: True, "show_values": lambda: True}
-    with patch.multiple(airflow_auth, **told), TestClient(app) as client:
-        yield client.get
+    timed = Timed(app)
+    with patch.multiple(airflow_auth, **told), TestClient(timed) as client:
+        yield lambda path: (client.get(path), timed.seconds)
+
+
+@dataclass
+class Timed:
+    """An application, and how long its last answer took it."""
+
+    app: Any
+    seconds: float = 0.0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer, and keep the time."""
+        began = time.perf_counter()
+        await self.app(scope, receive, send)
+        self.seconds = time.perf_counter() - began
 
 
 def _named(dag_id: str) -> str:

@@ -136,6 +136,19 @@ CREATE INDEX batch_replaced ON txbatch.batch (topology, txid, replaced_by) WHERE
 CREATE INDEX batch_came_late ON txbatch.batch (topology, txid) WHERE CAST(came_late AS text) <> '{}';
 CREATE INDEX batch_restate ON txbatch.batch (topology, position, txid) WHERE kind = 'restate';
 
+-- Few batches have met late records: without this, the planner takes all for such batches, and looks at each.
+CREATE STATISTICS txbatch.batch_met_late ON CAST(came_late AS text) FROM txbatch.batch;
+
+-- What each committed ordinary batch counted: `states` is the same for batches whose keys name the same states, whatever the numbers.
+CREATE VIEW txbatch.counting AS
+SELECT topology, txid, keys,
+       CAST(md5(regexp_replace(COALESCE(CAST(keys AS text), ''), '("(?:[^"\\]|\\.)*")\s*:\s*[0-9]+', '\1', 'g')) AS uuid) AS states
+  FROM txbatch.batch WHERE status = 'committed' AND kind = 'ordinary';
+
+CREATE INDEX batch_counting ON txbatch.batch (topology, CAST(md5(regexp_replace(
+    COALESCE(CAST(keys AS text), ''), '("(?:[^"\\]|\\.)*")\s*:\s*[0-9]+', '\1', 'g')) AS uuid), txid)
+    WHERE status = 'committed' AND kind = 'ordinary';
+
 -- A run finds its batch here; several runs may share one (adoption), and a run gets the next ordinal after an abort.
 CREATE TABLE txbatch.batch_key (
     topology text COLLATE "C" NOT NULL,
@@ -251,9 +264,8 @@ SELECT b.topology, b.txid, b.kind, b.status,
   FROM txbatch.batch b
   LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
   LEFT JOIN LATERAL (
-       SELECT dag_id, run_id FROM txbatch.batch_key k
-        WHERE k.topology = b.topology AND k.txid = b.txid
-        ORDER BY key, ordinal LIMIT 1) k ON true
+       SELECT (array_agg(dag_id ORDER BY key, ordinal))[1] AS dag_id, (array_agg(run_id ORDER BY key, ordinal))[1] AS run_id
+         FROM txbatch.batch_key k WHERE k.topology = b.topology AND k.txid = b.txid) k ON true
   LEFT JOIN LATERAL (
        SELECT timestamptz 'epoch' + min(value::bigint) * interval '1 microsecond' AS watermark
          FROM json_each_text(b.watermark)) w ON true
@@ -306,6 +318,7 @@ SELECT t.topology, g.gap_start, g.gap_end, g.txid, g.status, g.attempt_status, g
           AND range_merge(w.intervals) @> b.data_interval) g;
 
 -- Who waits for whom, and since when: batches for their turn, and runs for a txid. `lease_live` is that of the one waited for.
+-- A run that looks after an open batch waits as that batch, and in no second row.
 CREATE VIEW report.waiting AS
 SELECT w.topology, w.txid, w.run, w.status, h.txid AS waits_for_txid, h.lease_run AS waits_for_run,
        h.status AS waits_for_status, h.lease_until > statement_timestamp() AS lease_live,
@@ -317,7 +330,10 @@ SELECT w.topology, w.txid, w.run, w.status, h.txid AS waits_for_txid, h.lease_ru
           JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
          WHERE b.status = 'emitted'
          UNION ALL
-        SELECT topology, NULL, run, 'waiting', since, txid FROM txbatch.waiting) w
+        SELECT topology, NULL, run, 'waiting', since, txid FROM txbatch.waiting r
+         WHERE NOT EXISTS (
+               SELECT FROM txbatch.batch o
+                WHERE o.topology = r.topology AND o.lease_run = r.run AND o.status IN ('planned', 'emitted'))) w
   JOIN txbatch.batch h ON (h.topology, h.txid) = (w.topology, w.waits_for) AND h.status IN ('planned', 'emitted');
 
 -- The partitions that the newest plan of a topology says are listed no more, and since when: since the first such plan after
@@ -474,20 +490,60 @@ COMMENT ON COLUMN report.waiting.lease_until IS 'How long that run is left alone
 
 -- Which of its topology's committed txids each state has counted. Those it missed were committed while it was left out of the
 -- job, or before it joined it (R23).
+-- By jumps from each series of txids to the next: a state is in all batches of the same states, or in none.
 CREATE VIEW report.state_coverage AS
 SELECT s.topology, s.state, c.since_txid, c.counts_to_txid, COALESCE(c.missed, 0) AS missed, c.missed_txids
   FROM txbatch.state s
-  LEFT JOIN LATERAL (
+ CROSS JOIN LATERAL (
+       WITH RECURSIVE sets (states) AS (
+           (SELECT b.states FROM txbatch.counting b WHERE b.topology = s.topology ORDER BY b.states LIMIT 1)
+            UNION ALL
+           SELECT n.states FROM sets CROSS JOIN LATERAL (
+                  SELECT b.states FROM txbatch.counting b
+                   WHERE b.topology = s.topology AND b.states > sets.states ORDER BY b.states LIMIT 1) n),
+       told (states, counted) AS MATERIALIZED (
+           SELECT sets.states, f.counted FROM sets CROSS JOIN LATERAL (
+                  SELECT b.keys -> s.state IS NOT NULL AS counted FROM txbatch.counting b
+                   WHERE b.topology = s.topology AND b.states = sets.states ORDER BY b.txid LIMIT 1) f),
+       series (txid, counted) AS (
+           (SELECT f.txid, told.counted FROM told CROSS JOIN LATERAL (
+                   SELECT b.txid FROM txbatch.counting b
+                    WHERE b.topology = s.topology AND b.states = told.states ORDER BY b.txid LIMIT 1) f
+             ORDER BY f.txid LIMIT 1)
+            UNION ALL
+           SELECT n.txid, n.counted FROM series CROSS JOIN LATERAL (
+                  SELECT f.txid, told.counted FROM told CROSS JOIN LATERAL (
+                         SELECT b.txid FROM txbatch.counting b
+                          WHERE b.topology = s.topology AND b.states = told.states AND b.txid > series.txid
+                          ORDER BY b.txid LIMIT 1) f
+                   WHERE told.counted <> series.counted ORDER BY f.txid LIMIT 1) n),
+       ended (counted, first_txid, last_txid) AS (
+           SELECT r.counted, r.txid, l.txid
+             FROM (SELECT txid, counted, lead(txid) OVER (ORDER BY txid) AS next_txid FROM series) r
+            CROSS JOIN LATERAL (
+                  SELECT max(f.txid) AS txid FROM told CROSS JOIN LATERAL (
+                         SELECT b.txid FROM txbatch.counting b
+                          WHERE b.topology = s.topology AND b.states = told.states
+                            AND b.txid < COALESCE(r.next_txid, 9223372036854775807)
+                          ORDER BY b.txid DESC LIMIT 1) f
+                   WHERE told.counted = r.counted) l)
+       -- Txids have no gaps: what is not aborted, open, a skip or a restate is a committed ordinary batch.
        SELECT min(first_txid) FILTER (WHERE counted) AS since_txid, max(last_txid) FILTER (WHERE counted) AS counts_to_txid,
-              (sum(txids) FILTER (WHERE NOT counted))::bigint AS missed,
+              (sum(CASE WHEN NOT counted THEN last_txid - first_txid + 1
+                  - (SELECT count(*) FROM txbatch.batch b
+                      WHERE b.topology = s.topology AND b.txid BETWEEN first_txid AND last_txid AND b.status = 'aborted')
+                  - (SELECT count(*) FROM txbatch.batch b
+                      WHERE b.topology = s.topology AND b.txid BETWEEN first_txid AND last_txid
+                        AND b.status IN ('planned', 'emitted'))
+                  - (SELECT count(*) FROM txbatch.batch b
+                      WHERE b.topology = s.topology AND b.txid BETWEEN first_txid AND last_txid
+                        AND b.kind = 'skip' AND b.status = 'committed')
+                  - (SELECT count(*) FROM txbatch.batch b
+                      WHERE b.topology = s.topology AND b.txid BETWEEN first_txid AND last_txid
+                        AND b.kind = 'restate' AND b.status = 'committed') END))::bigint AS missed,
               string_agg(CASE WHEN first_txid = last_txid THEN first_txid::text ELSE first_txid || '-' || last_txid END, ', '
                          ORDER BY first_txid) FILTER (WHERE NOT counted) AS missed_txids
-         FROM (SELECT counted, min(txid) AS first_txid, max(txid) AS last_txid, count(*) AS txids
-                 FROM (SELECT txid, counted, row_number() OVER (ORDER BY txid)
-                                           - row_number() OVER (PARTITION BY counted ORDER BY txid) AS series
-                         FROM (SELECT txid, keys -> s.state IS NOT NULL AS counted FROM txbatch.batch b
-                                WHERE b.topology = s.topology AND status = 'committed' AND kind = 'ordinary') each) numbered
-                GROUP BY counted, series) together) c ON true;
+         FROM ended) c;
 
 COMMENT ON VIEW report.state_coverage IS 'Committed txids of a topology that each state has counted, and committed txids that each state has missed.';
 COMMENT ON COLUMN report.state_coverage.topology IS 'The topology of the state.';
@@ -898,7 +954,13 @@ SELECT t.topology, t.job, t.by_interval, t.zone, t.streams,
           JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
          WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted') AND a.status = 'failed') AS failing,
        (SELECT count(*) FROM report.waiting w WHERE w.topology = t.topology) AS waiting,
-       (SELECT count(*) FROM report.gaps g WHERE g.topology = t.topology) AS gaps
+       (SELECT count(*) FROM report.gaps g WHERE g.topology = t.topology) AS gaps,
+       (SELECT count(*) FROM txbatch.behind l LEFT JOIN txbatch.consumed c USING (topology, stream, partition)
+         WHERE l.topology = t.topology AND EXISTS (
+               SELECT FROM txbatch.partition u
+                WHERE (u.topology, u.stream, u.partition) = (l.topology, l.stream, l.partition)
+                  AND u.status = 'unreadable' AND u.txid > COALESCE(c.txid, 0) AND NOT EXISTS (
+                      SELECT FROM txbatch.batch r WHERE (r.topology, r.txid, r.kind) = (u.topology, u.txid, 'restate')))) AS left_out
   FROM txbatch.topology t;
 
 -- The states, and as of which txids each can be asked, without what rebuilds replaced (R19).
@@ -969,6 +1031,7 @@ COMMENT ON COLUMN report.topologies.in_flight IS 'Number of planned and emitted 
 COMMENT ON COLUMN report.topologies.failing IS 'Number of batches in flight with a failed newest attempt';
 COMMENT ON COLUMN report.topologies.waiting IS 'Number of rows in report.waiting';
 COMMENT ON COLUMN report.topologies.gaps IS 'Number of rows in report.gaps';
+COMMENT ON COLUMN report.topologies.left_out IS 'How many partitions a batch could not read and left out, and no batch has read since';
 COMMENT ON VIEW report.states IS 'One row per state: keys, values, and the transactions for questions about the past.';
 COMMENT ON COLUMN report.states.state IS 'The state, reported as report.<state>';
 COMMENT ON COLUMN report.states.topology IS 'The pipeline of the state';

@@ -25,7 +25,12 @@ from txbatch import settings
 ROOT = settings.project_root()
 CONTEXT = get_context("forkserver")
 # What the command needs; and the tasks of DAGs.
-COMMAND = ("txbatch.cli.main", "txbatch.wiring", "txbatch.launch.driver", "without_spark")
+OF_COMMANDS = ("run", "follow", "restate", "verify", "retention", "rebuild", "change", "plan.plan", "project.project")
+COMMAND = (
+    *("txbatch.cli.main", "txbatch.wiring", "txbatch.launch.driver", "without_spark"),
+    *(f"txbatch.cli.{name}" for name in OF_COMMANDS),
+    *(f"txbatch.cli.reading.{name}" for name in ("status", "batches", "query", "ask", "why", "as_of")),
+)
 AIRFLOW = ("dag_tasks", "txbatch.orchestration.operators", "without_spark")
 
 

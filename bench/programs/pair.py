@@ -28,6 +28,10 @@ ROWS, KEYS, TXIDS, SETTLED_SECONDS = 100_000, 1_000_000, 100_000, 10
 # Each batch has two of a thousand keys.
 SPREAD = f"SELECT 'key' || (t + i * 7) % 1000, t FROM generate_series(1, {TXIDS}) t, generate_series(0, 1) i"
 TOUCHED = "SELECT blks_hit + blks_read, active_time / 1000, numbackends FROM pg_stat_database WHERE datname = %s"
+# What statements touch themselves: without the catalog, which each new session reads to plan them.
+FORGET = "SELECT CAST(pg_stat_statements_reset(0, oid, 0) IS NULL AS int) FROM pg_database WHERE datname = %s"
+THEMSELVES = """SELECT sum(shared_blks_hit + shared_blks_read), sum(total_exec_time) / 1000 FROM pg_stat_statements s
+JOIN pg_database d ON d.oid = s.dbid WHERE datname = %s"""
 
 
 class Mine(Server):
@@ -62,14 +66,19 @@ class Mine(Server):
         """Return how many buffers statements in a database have touched, and their seconds, once its sessions have ended."""
         until = time.monotonic() + SETTLED_SECONDS
         while True:
-            connection = self.connect()
-            with connection, connection.cursor() as cursor:
-                cursor.execute(TOUCHED, (database,))
-                buffers, seconds, sessions = cursor.fetchone() or (0, 0, 0)
-            connection.close()
+            buffers, seconds, sessions = self.asked(TOUCHED, database)
             if not sessions or time.monotonic() > until:
-                return float(buffers), float(seconds)
+                return buffers, seconds
             time.sleep(0.1)
+
+    def asked(self, statement: str, database: str) -> tuple[float, ...]:
+        """Return the first row of a statement on a database, asked in another one; zeros if there is no row."""
+        connection = self.connect()
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement, (database,))
+            row = cursor.fetchone() or (0, 0, 0)
+        connection.close()
+        return tuple(float(value or 0) for value in row)
 
 
 class Watch(Stopwatch):
@@ -106,6 +115,8 @@ class Contestants:
             self._migrate("migrated")
         elif name == "status among 100,000 txids":
             corrections.fill(mine, mine.named("paged"), TXIDS, SPREAD, 2)
+            mine.run(f"ALTER DATABASE {mine.named('paged')} SET pg_stat_statements.track = 'top'")
+            mine.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
         self.runs[name]
 
     def _migrate(self, template: str) -> None:
@@ -160,9 +171,11 @@ class Contestants:
     def _status(self, watch: Stopwatch) -> None:
         database = self.mine.named("paged")
         before = self.mine.touched(database)
+        self.mine.asked(FORGET, database)
         self._command("status", watch)
         buffers, seconds = (now - then for now, then in zip(self.mine.touched(database), before, strict=True))
-        watch.notes |= {"buffers": buffers, "server": seconds}
+        own_buffers, own_seconds = self.mine.asked(THEMSELVES, database)
+        watch.notes |= {"buffers": buffers, "server": seconds, "own buffers": own_buffers, "own server": own_seconds}
 
     def _command(self, what: str, watch: Stopwatch) -> None:
         command = str(Path(sys.executable).with_name("txbatch"))

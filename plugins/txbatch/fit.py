@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 from txbatch.core.errors import PackageMisfit, PackageMissing
@@ -44,6 +43,8 @@ def check_fit(extra: str) -> str:
 
 def installed(package: str) -> str | None:
     """Return the version of a package; None if the package is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -124,7 +124,8 @@ class Standing:
 
     `whole_to`, by time: everything from the first interval up to this moment is counted, without a gap. `in_flight` batches
     are planned or emitted, `failing` batches of these have a failed newest attempt. `gaps` intervals between counted intervals
-    are not counted. `waiting` is the number of rows of `Reports.waiting`.
+    are not counted. `waiting` is the number of rows of `Reports.waiting`. `left_out` partitions could not be read by a batch,
+    and no batch has read them since.
     """
 
     topology: str
@@ -139,6 +140,7 @@ class Standing:
     failing: int
     waiting: int
     gaps: int
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -391,7 +391,7 @@ SELECT b.txid AS found_by, s.key AS stream, p.position, p.files, lower(o.data_in
          FROM (SELECT rebuild FROM txbatch.rebuild
                 WHERE topology = b.topology AND status = 'swapped' ORDER BY rebuild DESC LIMIT 1) n
          JOIN txbatch.rebuilt d USING (rebuild) WHERE d.txid = v.txid AND d.metadata IS NOT NULL) r ON true
- WHERE b.topology = :topology AND b.status = 'committed' AND CAST(b.came_late AS text) <> '{}'
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.came_late IS NOT NULL AND CAST(b.came_late AS text) <> '{}'
    AND (v.txid < b.txid OR v.status <> 'committed')
  ORDER BY b.txid DESC, p.position DESC, s.key LIMIT :most;
 
@@ -884,13 +884,14 @@ SELECT topology, stream, 'given_up' AS what, array_agg(DISTINCT txid) AS txids, 
        array_agg(DISTINCT partition) FILTER (WHERE number <= :named) AS partitions
   FROM (SELECT t.topology, p.stream, p.partition, b.txid,
                dense_rank() OVER (PARTITION BY t.topology, p.stream ORDER BY p.partition) AS number
-          FROM txbatch.topology t CROSS JOIN LATERAL (
-               SELECT l.txid, l.kind, l.replaced_by FROM txbatch.batch l
-                WHERE l.topology = t.topology AND l.status <> 'aborted' AND l.kind <> 'restate'
-                ORDER BY l.txid DESC LIMIT 1000) b
+          FROM txbatch.topology t
+          JOIN txbatch.batch b ON b.topology = t.topology AND b.kind = 'skip' AND b.status <> 'aborted' AND b.replaced_by IS NULL
           JOIN txbatch.partition p ON (p.topology, p.txid, p.status) = (t.topology, b.txid, 'skipped')
-         WHERE b.kind = 'skip' AND b.replaced_by IS NULL
-           AND (CAST(:topology AS text) IS NULL OR t.topology = :topology)) g
+         WHERE (CAST(:topology AS text) IS NULL OR t.topology = :topology)
+           AND (SELECT count(*) FROM (
+                  SELECT FROM txbatch.batch l
+                   WHERE l.topology = t.topology AND l.txid > b.txid AND l.status <> 'aborted' AND l.kind <> 'restate'
+                   LIMIT 1000) above) < 1000) g
  GROUP BY topology, stream ORDER BY topology, stream;
 
 -- holes_of --
@@ -946,6 +947,15 @@ SELECT what, stream, min(since) AS since_txid, array_agg(DISTINCT gave_up) AS tx
        array_agg(DISTINCT partition) FILTER (WHERE number <= :named) AS partitions
   FROM numbered GROUP BY what, stream ORDER BY what DESC, stream;
 
+-- further --
+-- What of each topology has to be asked further: late records that batches have met, and states in other databases.
+SELECT t.topology,
+       EXISTS (SELECT FROM txbatch.batch b
+                WHERE b.topology = t.topology AND b.status = 'committed' AND b.came_late IS NOT NULL
+                  AND CAST(b.came_late AS text) <> '{}') AS met_late,
+       EXISTS (SELECT FROM txbatch.state s WHERE s.topology = t.topology AND s.database IS NOT NULL) AS apart
+  FROM txbatch.topology t WHERE CAST(:topology AS text) IS NULL OR t.topology = :topology ORDER BY t.topology;
+
 -- status --
 -- One line per topology, without a look at each batch: txids have no gaps, so what is neither aborted nor in flight is committed.
 SELECT t.topology, t.job, t.keep,
@@ -956,7 +966,7 @@ SELECT t.topology, t.job, t.keep,
             SELECT sum(b.records)::bigint FROM txbatch.batch b WHERE b.topology = t.topology AND b.replaced_by IS NULL), 0)
        END AS records,
        ARRAY(SELECT s.state FROM txbatch.state s WHERE s.topology = t.topology ORDER BY 1) AS states,
-       (SELECT count(*) FROM report.gaps g WHERE g.topology = t.topology) AS gaps, f.oldest_in_flight
+       f.oldest_in_flight
   FROM txbatch.topology t
  CROSS JOIN LATERAL (
        SELECT COALESCE((SELECT b.txid FROM txbatch.batch b WHERE b.topology = t.topology ORDER BY b.txid DESC LIMIT 1), 0) AS txid) n
@@ -1148,14 +1158,16 @@ SELECT t.topology, timestamptz 'epoch' + c.closed_to * interval '1 microsecond' 
 
 -- restating --
 -- Restates that are in flight.
-SELECT topology, txid, position, status, requested_by, reason FROM report.restatements
- WHERE status IN ('planned', 'emitted') AND (CAST(:topology AS text) IS NULL OR topology = :topology) ORDER BY topology, txid;
+SELECT topology, txid, position, status, requested_by, reason FROM txbatch.batch
+ WHERE kind = 'restate' AND status IN ('planned', 'emitted') AND (CAST(:topology AS text) IS NULL OR topology = :topology)
+ ORDER BY topology, txid;
 
 -- ahead --
 -- The newest of a topology's last twenty batches that read records of a time after it was planned.
-SELECT DISTINCT ON (t.topology) t.topology, b.txid, b.ahead, b.ahead_to
+SELECT DISTINCT ON (t.topology) t.topology, b.txid, b.ahead,
+       timestamptz 'epoch' + b.ahead_to * interval '1 microsecond' AS ahead_to
   FROM txbatch.topology t CROSS JOIN LATERAL (
-       SELECT txid, ahead, ahead_to FROM report.batches l WHERE l.topology = t.topology ORDER BY l.txid DESC LIMIT 20) b
+       SELECT txid, ahead, ahead_to FROM txbatch.batch l WHERE l.topology = t.topology ORDER BY l.txid DESC LIMIT 20) b
  WHERE b.ahead IS NOT NULL AND (CAST(:topology AS text) IS NULL OR t.topology = :topology) ORDER BY t.topology, b.txid DESC;
 
 -- restatements --
@@ -1191,17 +1203,20 @@ SELECT topology, stream, t.source -> stream AS source, partition, COALESCE(again
  ORDER BY topology, stream, partition LIMIT :limit;
 
 -- counted_intervals --
--- The plans of committed batches that count and were read by time, newest first, no more than some bytes of a topology.
-SELECT topology, txid, kind, source, metadata, created_at, many,
-       lower(data_interval) AS interval_start, upper(data_interval) AS interval_end
-  FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes,
-               count(*) OVER (PARTITION BY topology) AS many
-          FROM txbatch.batch b JOIN txbatch.topology t USING (topology)
-         WHERE b.status = 'committed' AND b.replaced_by IS NULL AND b.data_interval IS NOT NULL
-           AND (CAST(:topology AS text) IS NULL OR topology = :topology)
-        WINDOW newest AS (PARTITION BY topology ORDER BY txid DESC)) batches
- WHERE rank = 1 OR bytes <= :bytes
- ORDER BY topology, position DESC;
+-- The plans of committed batches that count and were read by time, newest first, no more than some bytes of a topology: of
+-- those topologies that have a stream of a spout.
+SELECT t.topology, b.txid, b.kind, t.source, b.metadata, b.created_at, b.many,
+       lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end
+  FROM txbatch.topology t
+ CROSS JOIN LATERAL (
+       SELECT l.txid, l.kind, l.metadata, l.created_at, l.data_interval, l.position, row_number() OVER newest AS rank,
+              sum(pg_column_size(l.metadata)) OVER newest AS bytes, count(*) OVER () AS many
+         FROM txbatch.batch l
+        WHERE l.topology = t.topology AND l.status = 'committed' AND l.replaced_by IS NULL AND l.data_interval IS NOT NULL
+       WINDOW newest AS (ORDER BY l.txid DESC)) b
+ WHERE (CAST(:topology AS text) IS NULL OR t.topology = :topology) AND (b.rank = 1 OR b.bytes <= :bytes)
+   AND EXISTS (SELECT FROM json_each(t.source) s WHERE s.value ->> 'spout' = :spout)
+ ORDER BY t.topology, b.position DESC;
 
 -- committed_by_each --
 -- The txids that runs of a name and a number brought to their commits, their own and adopted ones.

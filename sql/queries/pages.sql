@@ -7,14 +7,18 @@ SELECT topology FROM report.topologies ORDER BY topology;
 -- page_topologies --
 -- Some topologies at a glance.
 SELECT topology, job, by_interval, zone, streams, newest_txid, current_to_txid, committed_at, whole_to, in_flight, failing,
-       waiting, gaps
+       waiting, gaps, left_out
   FROM report.topologies WHERE topology = ANY (CAST(:names AS text[])) ORDER BY topology;
 
 -- page_topology --
 -- One topology at a glance.
 SELECT topology, job, by_interval, zone, streams, newest_txid, current_to_txid, committed_at, whole_to, in_flight, failing,
-       waiting, gaps
+       waiting, gaps, left_out
   FROM report.topologies WHERE topology = :topology;
+
+-- page_known --
+-- A topology that is known, without a look at what it waits for.
+SELECT zone, newest_txid FROM report.topologies WHERE topology = :topology;
 
 -- page_partitioned --
 -- Those of some streams that are read by partitions or files.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from txbatch.embedded import postgres
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
+ROOT = settings.project_root()
 WORDS = """
 topology = Topology("words")
 stream = topology.new_stream("in", FixedBatchSpout("word string, n bigint", 2, ("a", 1), ("b", 2), ("a", 3), ("c", 4)))
@@ -277,3 +281,24 @@ def test_ctrl_c_stops_and_aborts_nothing(
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr.splitlines()[-1] == "txbatch: stopped; the next call goes on"
     assert [row["txid"] for row in json_rows(txbatch("run", job, "--json"))] == [1, 2]
+
+
+# What other commands need, and what belongs to Spark, to sources and to the definition of jobs.
+NOT_OF_STATUS = (
+    *(f"txbatch.core.{name}." for name in ("topology", "aggregates", "protocol", "definition")),
+    *(f"txbatch.{name}." for name in ("launch", "run", "wiring", "spark", "spouts", "formats", "postgres.apart")),
+    *("txbatch.cli.run.", "croniter.", "pyarrow.", "pyspark.", "fsspec.", "airflow.", "rich.console."),
+)
+
+
+def test_status_imports_what_status_needs(home: Path, postgres_url: str) -> None:
+    """A command that is asked again and again: its time is that of its imports."""
+    program = (
+        "from txbatch.cli.main import main; main(['status'], standalone_mode=False); import sys; print(*sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "plugins"), "TXBATCH_DATABASE_URL": postgres_url}
+    command = [sys.executable, "-P", "-c", program]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    imported = said.splitlines()[-1].split()
+    assert "txbatch.postgres.reading.ledger_reader" in imported
+    assert [name for name in imported if f"{name}.".startswith(NOT_OF_STATUS)] == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from random import Random
 from typing import Any
 
 import pytest
 from postgres_bench import Bench, words
 from sizes import some_of
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, text
 from support import LogSpout, word_count
 from ui.seeded import DAYS, FAILING, RESTATED, TAG, WAITING, Seeding, day, flights, of_day, seed, seed_many
 
@@ -25,7 +27,7 @@ UNION_OF_COUNTED = "SELECT range_agg(tstzrange(starts, ends)) FROM txbatch.count
 UNION_OF_BATCHES = "SELECT range_agg(data_interval) FROM txbatch.batch WHERE status = 'committed' AND kind <> 'restate'"
 RECORDS = "SELECT COALESCE(sum(records) FILTER (WHERE replaced_by IS NULL), 0)::bigint FROM txbatch.batch"
 # What each asks for, and the most buffers that it may touch, however many batches there are.
-ASKED = {
+ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
     "the newest batches": ("batches", {"topology": "log", "limit": 60}, 2_000),
     "the batches of a run": ("batches_of_run", {"topology": "log", "run_id": "run 777"}, 100),
     "the status of all": ("status", {"topology": None}, 500),
@@ -39,10 +41,21 @@ ASKED = {
     "the version that counts": ("counted_versions", {"topology": "log", "txids": [777]}, 50),
     "what a batch read": ("read_by", {"topology": "log", "txids": [777]}, 20),
     "what is listed no more": ("vanished", {"topology": None}, 200),
+    "what states missed": ("missed", {"topology": None}, 500),
+    "who waits": ("waiting", {"topology": None}, 100),
+    "what fails": ("failing", {"topology": None}, 100),
+    "what is counted again": ("restating", {"topology": None}, 100),
+    "what is ahead": ("ahead", {"topology": None}, 200),
+    "what was left out": ("left_out", {"topology": None, "named": 5}, 100),
+    "what was given up": ("given_up", {"topology": None, "named": 5}, 100),
+    "files counted": ("counted_ranges", {"topology": None, "limit": 100_000}, 100),
+    "intervals of files": ("counted_intervals", {"topology": None, "spout": "IntervalSpout", "bytes": 4_000_000}, 20),
+    "what came late": ("found_late", {"topology": "hours", "most": 100}, 20),
 }
 VIEWS = {
     "SELECT * FROM report.topologies ORDER BY topology": 1_000,
     "SELECT * FROM report.exceptional_txids WHERE topology = 'log' ORDER BY txid DESC LIMIT 2000": 300,
+    "SELECT count(*) FROM report.batches WHERE topology = 'log' AND txid > 10": 2_500,
     "SELECT * FROM report.completeness WHERE topology = 'log'": 500,
     "SELECT * FROM report.completeness WHERE topology = 'hours'": 500,
 }
@@ -78,6 +91,87 @@ def test_a_long_history_is_told_as_it_is(many: Engine) -> None:
     assert rows["hours"]["gaps"] == len(rows["hours"]["uncounted"]) > MANY // 100
     (found,) = LedgerReader(many).batches_of_run("log", "run 777")
     assert found["txid"] == 777
+
+
+def test_status_touches_as_few_buffers_however_long_a_history_is(many: Engine) -> None:
+    """All statements of `txbatch status` together, without the catalog that a session reads to plan them."""
+    sent: list[tuple[str, Any]] = []
+
+    @event.listens_for(many, "before_cursor_execute")
+    def noted(_: Any, cursor: Any, statement: str, given: Any, *__: Any) -> None:
+        sent.append((statement, given))
+
+    reader = LedgerReader(many)
+    reader.status()
+    reader.counted()
+    reader.counted_tables()
+    for topology in ("hours", "log"):
+        reader.late(topology)
+        reader.half_committed(topology)
+    asked = [(statement, given) for statement, given in sent if "txbatch." in statement or "report." in statement]
+    touched = [buffers(many, escaped(many, *each)) for each in asked]
+    assert sum(touched) < 1_500, touched
+    assert len(asked) < 25
+
+
+def escaped(engine: Engine, statement: str, given: Any) -> str:
+    """Return a statement with its values, as `text` takes the statement."""
+    with engine.connect() as connection:
+        whole: bytes = connection.connection.cursor().mogrify(statement, given)
+    return whole.decode().replace(":", r"\:")
+
+
+# What each state has counted and missed, by a look at all batches.
+BY_ALL_BATCHES = """
+SELECT s.state, min(c.first_txid) FILTER (WHERE counted), max(c.last_txid) FILTER (WHERE counted),
+       COALESCE(sum(txids) FILTER (WHERE NOT counted), 0)::bigint,
+       string_agg(CASE WHEN first_txid = last_txid THEN first_txid::text ELSE first_txid || '-' || last_txid END, ', '
+                  ORDER BY first_txid) FILTER (WHERE NOT counted)
+  FROM txbatch.state s LEFT JOIN LATERAL (
+       SELECT counted, min(txid) AS first_txid, max(txid) AS last_txid, count(*) AS txids
+         FROM (SELECT txid, counted, row_number() OVER (ORDER BY txid)
+                                   - row_number() OVER (PARTITION BY counted ORDER BY txid) AS series
+                 FROM (SELECT txid, keys -> s.state IS NOT NULL AS counted FROM txbatch.batch b
+                        WHERE b.topology = s.topology AND status = 'committed' AND kind = 'ordinary') each) numbered
+        GROUP BY counted, series) c ON true GROUP BY s.state ORDER BY s.state
+"""
+OF_STATES = """
+INSERT INTO txbatch.batch (topology, txid, position, kind, key, metadata, lease_until, status, committed_at, committed_fence,
+                           fence, token, records, keys, reason, aborted_at)
+VALUES ('log', :txid, CASE WHEN :kind = 'restate' THEN 1 ELSE :txid END, :kind, 'k', '{}', now(), :status,
+        CASE WHEN :status = 'committed' THEN now() END,
+        CASE WHEN :status = 'committed' AND :kind <> 'skip' THEN 1 END, 1, 't', 1, CAST(:keys AS json), 'why',
+        CASE WHEN :status = 'aborted' THEN now() END)
+"""
+# As names of states may be: with what parts keys from numbers in JSON.
+HARD = "a", 'b": 1, "c', "d\\", ":7"
+
+
+@pytest.mark.rule("R23")
+@pytest.mark.parametrize("seed", range(some_of(12, 200)))
+def test_what_states_missed_is_as_a_look_at_all_batches_tells_it(engine: Engine, seed: int) -> None:
+    random = Random(seed)
+    seed_many(engine, 0)
+    with engine.begin() as connection:
+        for name in HARD:
+            given = {"state": name}
+            connection.execute(
+                text(
+                    "INSERT INTO txbatch.state (state, topology, kind, contributions, columns) "
+                    "VALUES (:state, 'log', 'opaque', true, '{}')"
+                ),
+                given,
+            )
+        counted: set[str] = set()
+        for txid in range(1, random.randint(1, 60)):
+            if random.random() < 0.2:
+                counted ^= {random.choice(HARD)}
+            kind = random.choice(["ordinary"] * 6 + ["restate", "skip"])
+            status = random.choice(["committed"] * 6 + ["aborted", "planned", "emitted"])
+            keys = json.dumps({name: random.randint(0, 20) for name in sorted(counted)})
+            connection.execute(text(OF_STATES), {"txid": txid, "kind": kind, "status": status, "keys": keys})
+    told = "SELECT state, since_txid, counts_to_txid, missed, missed_txids FROM report.state_coverage ORDER BY state"
+    assert days_of(engine, told) == days_of(engine, BY_ALL_BATCHES)
 
 
 def test_status_of_one_topology_is_not_asked_to_see_that_the_topology_is_known(

@@ -159,6 +159,7 @@ def test_how_far_each_topology_is_and_what_waits(bench: Bench, reports: Reports)
     assert (standing.topology, standing.job, standing.by_interval) == ("word_count", "jobs/job.py", False)
     assert (standing.newest_txid, standing.current_to_txid, standing.whole_to) == (1, 1, None)
     assert (standing.in_flight, standing.failing, standing.waiting, standing.gaps) == (0, 0, 0, 0)
+    assert standing.left_out == 0
     assert reports.waiting() == []
     assignment = bench.ledger.start_attempt(bench.planned("first"), run("first"), "code")
     bench.ledger.fail_attempt(assignment, "no such file")
@@ -168,3 +169,23 @@ def test_how_far_each_topology_is_and_what_waits(bench: Bench, reports: Reports)
     [waits] = reports.waiting()
     assert (waits.run, waits.txid, waits.waits_for_txid, waits.waits_for_run) == ("second", None, 2, "first")
     assert (waits.status, waits.waits_for_status, waits.lease_live) == ("waiting", "planned", True)
+
+
+@pytest.mark.rule("R6")
+def test_a_run_that_works_on_its_batch_again_waits_once(bench: Bench, reports: Reports) -> None:
+    """Another run worked on the batch for a while, so that the batch's own run waited, and has shown no sign of life since."""
+    away = "UPDATE txbatch.batch SET lease_until = now() - interval '1 s' WHERE txid = 2"
+    bench.topology.max_pending = 2
+    bench.planned("first")
+    batch = bench.planned("second")
+    bench.run(away)
+    assert bench.ledger.adopt(batch, run("heir")) is not None
+    bench.ledger.note_wait(batch, run("second"))
+    [waits] = reports.waiting()
+    assert (waits.run, waits.txid, waits.waits_for_txid, waits.waits_for_run) == ("second", None, 2, "heir")
+    bench.run(away)
+    bench.emitted(words(dog=1), "second")
+    [waits] = reports.waiting()
+    assert (waits.run, waits.txid, waits.waits_for_txid, waits.waits_for_run) == ("second", 2, 1, "first")
+    [standing] = reports.topologies()
+    assert standing.waiting == 1

@@ -20,6 +20,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
     "the list": ("page_topologies", {"names": ["hours", "log"]}, 1_000),
     "all names": ("page_names", {}, 50),
     "one": ("page_topology", {"topology": "hours"}, 500),
+    "one that is known": ("page_known", {"topology": "hours"}, 20),
     "states": ("page_states", {"topology": "log"}, 200),
     "streams": ("page_partitioned", {"topology": "log", "streams": ["in"]}, 50),
     "who fails": ("page_failing", {"topology": "log", "limit": 100}, 200),

@@ -208,6 +208,13 @@ def test_a_batch_that_was_counted_again_twice_names_the_one_that_counts(browser:
         assert told in watched.text()
 
 
+def test_not_all_is_well_while_a_partition_is_left_out(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url("?dag_id=clicks")) as watched:
+        assert "1 partition left out" in watched.text()
+        assert "Nothing waits" not in watched.text()
+        assert watched.wrong() == []
+
+
 def test_focus_typed_text_and_scroll_are_kept_over_two_polls(browser: Browser, examples: Examples) -> None:
     """What comes anew is drawn over the old; a turn is one request."""
     with opened(browser, examples.url(FLIGHTS)) as watched:

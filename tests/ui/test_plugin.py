@@ -33,7 +33,8 @@ new = sorted(set(sys.modules) - before)
 print(json.dumps([took, new]))
 """
 BY_CLI = (
-    "import sys; sys.path.insert(0, {plugins!r}); import txbatch.cli.main, json; print(json.dumps(sorted(sys.modules)))"
+    "import sys; sys.path.insert(0, {plugins!r}); from txbatch.cli.main import main; [*main.commands.values()]; "
+    "import json; print(json.dumps(sorted(sys.modules)))"
 )
 
 

@@ -248,6 +248,10 @@ def test_a_topology_is_told_with_what_fails_who_waits_and_what_the_user_may_do(s
     assert clicked["by_partition"] is True
 
 
+def test_a_topology_is_told_with_how_many_partitions_were_left_out(site: Site) -> None:
+    assert [site.told(T.format(name))["topology"]["left_out"] for name in ("clicks", "flights", "orders")] == [1, 0, 0]
+
+
 def test_a_topology_without_a_batch_is_told(site: Site) -> None:
     told = site.told(T.format("orders"))
     assert (told["topology"]["newest_txid"], told["may_trigger"], told["paused"]) == (None, False, None)

@@ -1,4 +1,7 @@
-"""Arguments of the command line: moments, parameters and intervals, checked before any work."""
+"""Arguments of the command line: moments, parameters and intervals, checked before any work.
+
+Each command imports this module: what a few of the commands need is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,19 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from getpass import getuser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
-from txbatch.cli.cron import split_by_cron
-from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError, InvalidKey
 from txbatch.core.records.fields import encodable
 from txbatch.core.text import WHY_MAX, how_many, one_line
-from txbatch.launch.job_file import Job, load_job
-from txbatch.launch.job_search import job_above
-from txbatch.postgres.database.engine import connect
-from txbatch.postgres.database.migrate import check_migrated
-from txbatch.postgres.reading.ledger_reader import LedgerReader
-from txbatch.settings import Settings
+
+if TYPE_CHECKING:
+    from txbatch.core.batch.transaction import Interval
+    from txbatch.launch.job_file import Job
+    from txbatch.settings import Settings
 
 # The maximum characters cited of a bad argument.
 CITED = 200
@@ -184,6 +184,12 @@ def job_of(given: str, where: Settings) -> Job:
     The path in the ledger is relative to the project's folder: this folder, or the nearest folder above with the file.
     Raise DefinitionError if there is no such file.
     """
+    from txbatch.launch.job_file import load_job
+    from txbatch.launch.job_search import job_above
+    from txbatch.postgres.database.engine import connect
+    from txbatch.postgres.database.migrate import check_migrated
+    from txbatch.postgres.reading.ledger_reader import LedgerReader
+
     if given.endswith(".py") or Path(given).is_file():
         return load_job(given)
     engine = connect(where.database_url)
@@ -194,6 +200,8 @@ def job_of(given: str, where: Settings) -> Job:
 
 def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | None:
     """Return the interval of --interval, for a job that reads by time."""
+    from txbatch.core.batch.transaction import Interval
+
     if given and not job.topology.by_interval:
         raise click.BadParameter(f"{job.name} does not read by time; leave it out", param_hint="--interval")
     try:
@@ -243,6 +251,8 @@ def check_cron(run_id: str | None, interval: object, cron: str | None, timezone:
 
 def pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
     """Cut the interval by --cron, and return the pieces in order."""
+    from txbatch.cli.cron import split_by_cron
+
     try:
         return split_by_cron(whole, cron, timezone)
     except DefinitionError as error:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from sqlalchemy import Engine
 
 from txbatch import settings
-from txbatch.launch.job_search import jobs_above
-from txbatch.postgres.database.engine import connect
-from txbatch.postgres.database.migrate import check_migrated, migrate
-from txbatch.postgres.database.psql import make_reader
-from txbatch.postgres.reading.history_reader import HistoryReader
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from txbatch.postgres.reading.history_reader import HistoryReader
 
 
 def start_database() -> settings.Settings:
@@ -29,8 +29,13 @@ def ready() -> settings.Settings:
 
 def migrated(where: settings.Settings) -> Engine:
     """Return a migrated database. Migrate the embedded database now; raise NotMigrated for any other unmigrated database."""
+    from txbatch.postgres.database.engine import connect
+    from txbatch.postgres.database.migrate import check_migrated, migrate
+
     engine = connect(where.database_url)
     if where.embedded:
+        from txbatch.postgres.database.psql import make_reader
+
         migrate(engine)
         make_reader(engine)
     check_migrated(engine)
@@ -39,6 +44,8 @@ def migrated(where: settings.Settings) -> Engine:
 
 def connected(where: settings.Settings) -> Engine:
     """Return the database, migrated or not."""
+    from txbatch.postgres.database.engine import connect
+
     return connect(where.database_url)
 
 
@@ -55,5 +62,8 @@ def chosen_engine(where: settings.Settings | None = None) -> Engine:
 
 def history() -> HistoryReader:
     """Return the reader of the past, with the jobs below the current folder. The database is started."""
+    from txbatch.launch.job_search import jobs_above
+    from txbatch.postgres.reading.history_reader import HistoryReader
+
     engine = migrated(start_database())
     return HistoryReader(engine, jobs=jobs_above(engine, Path.cwd()))

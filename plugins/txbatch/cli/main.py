@@ -4,71 +4,50 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import click
 
 from txbatch import __version__, settings
 from txbatch.cli import arguments, database
-from txbatch.cli.abort import abort
-from txbatch.cli.change import change
 from txbatch.cli.database import chosen_settings
-from txbatch.cli.docs import docs
-from txbatch.cli.drop import drop
-from txbatch.cli.explain import explain
-from txbatch.cli.follow import follow
-from txbatch.cli.grants import grants
-from txbatch.cli.plan.plan import plan
 from txbatch.cli.printing import CALLED, errors_told
-from txbatch.cli.project.project import doctor, down, init, migrate, up
-from txbatch.cli.reading.as_of import as_of
-from txbatch.cli.reading.ask import ask
-from txbatch.cli.reading.batches import batches
-from txbatch.cli.reading.psql import psql
-from txbatch.cli.reading.query import query
-from txbatch.cli.reading.status import status
-from txbatch.cli.reading.why import why
-from txbatch.cli.rebuild import rebuild
-from txbatch.cli.restate import restate
-from txbatch.cli.retention import gc
-from txbatch.cli.run import run
-from txbatch.cli.source import source
-from txbatch.cli.verify import verify
 from txbatch.core.errors import UsageError
 from txbatch.places import in_checkout
 
-# In the order in which people come to need them; `demo` comes last.
-COMMANDS: tuple[click.Command, ...] = (
-    init,
-    run,
-    follow,
-    plan,
-    status,
-    batches,
-    query,
-    ask,
-    why,
-    as_of,
-    psql,
-    abort,
-    restate,
-    verify,
-    gc,
-    change,
-    rebuild,
-    source,
-    doctor,
-    explain,
-    docs,
-    up,
-    down,
-    migrate,
-    grants,
-    drop,
-)
+# In the order in which people come to need them; `demo` comes last. Each is imported when its name is asked for.
+PLACES = {
+    "init": "project.project:init",
+    "run": "run:run",
+    "follow": "follow:follow",
+    "plan": "plan.plan:plan",
+    "status": "reading.status:status",
+    "batches": "reading.batches:batches",
+    "query": "reading.query:query",
+    "ask": "reading.ask:ask",
+    "why": "reading.why:why",
+    "as-of": "reading.as_of:as_of",
+    "psql": "reading.psql:psql",
+    "abort": "abort:abort",
+    "restate": "restate:restate",
+    "verify": "verify:verify",
+    "gc": "retention:gc",
+    "change": "change:change",
+    "rebuild": "rebuild:rebuild",
+    "source": "source:source",
+    "doctor": "project.project:doctor",
+    "explain": "explain:explain",
+    "docs": "docs:docs",
+    "up": "project.project:up",
+    "down": "project.project:down",
+    "migrate": "project.project:migrate",
+    "grants": "grants:grants",
+    "drop": "drop:drop",
+}
 EPILOG = (
     """\b
 Example:
@@ -104,6 +83,35 @@ def usage_errors_coded() -> Iterator[None]:
         raise CodedUsageError(error) from error
 
 
+class Commands(MutableMapping[str, click.Command]):
+    """Commands by name, in order; a command that is in `PLACES` is imported when the command is asked for."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._found: dict[str, click.Command | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> click.Command:
+        """Return a command."""
+        if (found := self._found[name]) is None:
+            found = self._found[name] = resolve_name(f"{__package__}.{PLACES[name]}")
+        return found
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        """Add a command."""
+        self._found[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        """Take a command away."""
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in order."""
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        """Return how many commands there are."""
+        return len(self._found)
+
+
 class ByUse(click.Group):
     """Lists commands in the order of use, each with its whole summary."""
 
@@ -127,7 +135,12 @@ class ByUse(click.Group):
             formatter.write_dl([(name, command.get_short_help_str(500)) for name, command in listed])
 
 
-@click.group(cls=ByUse, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.group(
+    cls=ByUse,
+    commands=Commands(PLACES),
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EPILOG,
+)
 @click.version_option(__version__)
 @click.option("-v", "--verbose", is_flag=True, help="Print more, and the origin of an error.")
 def main(verbose: bool) -> None:
@@ -146,11 +159,7 @@ def _source_of_examples(name: str) -> str | None:
     return example_source(name)
 
 
-for each in COMMANDS:
-    main.add_command(each)
-
-
-@main.group()
+@main.group(commands=Commands(["status", "batches", "query", "psql"]))
 @click.pass_context
 def demo(context: click.Context) -> None:
     """Watch the protocol at work, and look at the results of a demo.
@@ -164,10 +173,6 @@ def _settings_of_demos(home: Path) -> settings.Settings:
     from txbatch.local.databases import demo_settings
 
     return demo_settings(home)
-
-
-for each in (status, batches, query, psql):
-    demo.add_command(each)
 
 
 @demo.command()

@@ -32,7 +32,9 @@ from txbatch.ui.state_payloads import Column, State
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A topology in the list. `whole_to`: all is counted from the first interval up to then."""
+    """A topology in the list. `whole_to`: all is counted from the first interval up to then. `left_out`: how many partitions
+    a batch left out, and no batch has read since.
+    """
 
     topology: str
     by_interval: bool
@@ -45,6 +47,7 @@ class Topology:
     failing: int
     waiting: int
     gaps: int
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)

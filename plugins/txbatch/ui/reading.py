@@ -47,7 +47,7 @@ def topologies(connection: Connection, readable: list[str]) -> list[Topology]:
 
 def one(connection: Connection, name: str, told: dict[str, Any]) -> One:
     """Return a topology with the facts of a header; `told` has Airflow's facts on the DAGs and the user."""
-    row = known(connection, name)
+    row = _known(connection, name, "page_topology")
     listed = {"topology": name, "limit": LISTED_MAX}
     failing, waiting = (_rows(connection, statement, **listed) for statement in ("page_failing", "page_waiting"))
     return One(
@@ -62,11 +62,8 @@ def one(connection: Connection, name: str, told: dict[str, Any]) -> One:
 
 
 def known(connection: Connection, name: str) -> Any:
-    """Return a topology's row. Raise UnknownName if the topology is unknown."""
-    found = _rows(connection, "page_topology", topology=name)
-    if not found:
-        raise unknown_topology(name)
-    return found[0]
+    """Return the zone and the newest txid of a topology. Raise UnknownName if the topology is unknown."""
+    return _known(connection, name, "page_known")
 
 
 def states(connection: Connection, name: str) -> list[State]:
@@ -182,6 +179,13 @@ def dags_of(name: str, there: dict[str, bool]) -> Dags:
 def acts_of(name: str) -> list[str]:
     """Return the ids of the DAGs of a topology, the topology's own DAG first."""
     return [name, f"{name}.verify", f"{name}.rebuild", f"{name}.gc", "txbatch.gc"]
+
+
+def _known(connection: Connection, name: str, statement: str) -> Any:
+    found = _rows(connection, statement, topology=name)
+    if not found:
+        raise unknown_topology(name)
+    return found[0]
 
 
 def _streams(connection: Connection, name: str, fields: dict[str, dict[str, str]]) -> list[Stream]:

@@ -56,7 +56,7 @@ def columns(listed: Iterable[Mapping[str, str]] | None) -> list[Column]:
 
 def topology(row: Row) -> Topology:
     """Return a topology of the list."""
-    numbers = (row[name] for name in ("in_flight", "failing", "waiting", "gaps"))
+    numbers = (row[name] for name in ("in_flight", "failing", "waiting", "gaps", "left_out"))
     txids = row["newest_txid"], row["current_to_txid"]
     return Topology(
         row["topology"], row["by_interval"], row["zone"], *txids, at(row["whole_to"]), at(row["committed_at"]), *numbers

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows, show_status
-from txbatch.core.batch.planned_files import PlannedFiles
-from txbatch.core.protocol.lookback import LatePosition
 from txbatch.core.text import one_line
-from txbatch.formats.changes import changed, differs_since
 from txbatch.places import in_checkout
-from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.reading.ledger_reader import LedgerReader
-from txbatch.postgres.tables.batches import unknown_topology
-from txbatch.spouts.tables.late_rows import changed_tables
+
+if TYPE_CHECKING:
+    from txbatch.core.batch.planned_files import PlannedFiles
+    from txbatch.core.protocol.lookback import LatePosition
 
 # The maximum number of late positions told, for each topology.
 LATE_SHOWN = 5
@@ -27,6 +25,8 @@ EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
 
 
 def _late(topology: str, late: LatePosition, plans: Sequence[PlannedFiles]) -> dict[str, Any]:
+    from txbatch.formats.changes import differs_since
+
     late = replace(late, why_not=late.why_not or differs_since(plans, late))
     told = {"position": late.position, "records": late.records, "files": dict(late.files), "found_by": late.found_by}
     return {**told, "told": late.told(topology)}
@@ -72,18 +72,40 @@ def status(topology: str | None) -> Rows:
     Below the table are failures, waiting runs, and states in other databases ahead of the ledger.
     """
     where = chosen_settings()
-    reader = LedgerReader(chosen_engine(where), Warehouses(where.warehouse_url))
+    reader = LedgerReader(chosen_engine(where))
     rows = reader.status(topology)
     if topology is not None and not rows:
+        from txbatch.postgres.tables.batches import unknown_topology
+
         raise unknown_topology(topology)
+    late, apart = reader.further(topology)
+    if apart:
+        from txbatch.postgres.apart.warehouses import Warehouses
+
+        reader = LedgerReader(reader.engine, Warehouses(where.warehouse_url))
     plans = reader.counted(topology)
-    differ = [*changed(plans), *changed_tables(reader.counted_tables(topology))]
+    differ = _differences(reader, topology, plans)
     return [
         {
             **row,
-            "late": _late_of(row["topology"], reader, plans),
-            "half_committed": reader.half_committed(row["topology"]),
-            "changed": [each for each in differ if each["topology"] == row["topology"]],
+            "late": _late_of(name, reader, plans) if name in late else [],
+            "half_committed": reader.half_committed(name) if name in apart else [],
+            "changed": [each for each in differ if each["topology"] == name],
         }
         for row in rows
+        for name in [row["topology"]]
     ]
+
+
+def _differences(reader: LedgerReader, topology: str | None, files: Sequence[PlannedFiles]) -> list[dict[str, Any]]:
+    """Return what differs of files and tables. What looks at sources is imported if something was counted."""
+    found: list[dict[str, Any]] = []
+    if files:
+        from txbatch.formats.changes import changed
+
+        found.extend(changed(files))
+    if tables := reader.counted_tables(topology):
+        from txbatch.spouts.tables.late_rows import changed_tables
+
+        found.extend(changed_tables(tables))
+    return found

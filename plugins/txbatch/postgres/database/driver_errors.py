@@ -19,7 +19,6 @@ from txbatch.core.errors import (
     Unavailable,
     error_of,
 )
-from txbatch.core.state.state import REPORTS
 from txbatch.postgres.database import pooler
 
 _NOT_THERE = ("3F000", "42P01")
@@ -35,7 +34,6 @@ _CAST = re.compile(r"^.*?(TX305 .*?)\W?$")
 _DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
 # A name of a state's table or view, quoted as the server's language does it: "state.words", »state.words«.
 _OF_A_STATE = re.compile(r"[^\w.](?:state|contribution|contribution_base|contribution_partition|report)\.")
-_OF_THE_LEDGER = re.compile(rf"\breport\.({'|'.join(sorted(REPORTS))})\W")
 # By what PostgreSQL calls a thing: what a writer needs on it.
 _RIGHTS = {
     "schema": "USAGE or CREATE",
@@ -93,9 +91,16 @@ def message_of(error: BaseException | None) -> str:
     return (told or str(error)).strip().split("\n")[0]
 
 
+def _is_of_the_ledger(message: str) -> bool:
+    """Return whether a message names a report that the ledger itself brings."""
+    from txbatch.core.state.state import REPORTS
+
+    return re.search(rf"\breport\.({'|'.join(sorted(REPORTS))})\W", message) is not None
+
+
 def _not_there(message: str) -> TxbatchError:
     """Return the error for a missing table or schema. Migrations make the ledger's tables, jobs make the states' tables."""
-    if _OF_A_STATE.search(message) and not _OF_THE_LEDGER.search(message):
+    if _OF_A_STATE.search(message) and not _is_of_the_ledger(message):
         return SchemaMismatch(
             f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
             "`txbatch drop` the topology and run it again from the start"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from sqlalchemy.dialects import postgresql
 
-from txbatch.core.aggregates.merge import Total
 from txbatch.core.records.fields import SIMPLE_TYPES, array_of
 from txbatch.core.records.sql import pg_text as pg_text
-from txbatch.core.topology.persistent_aggregate import ValueColumn
+
+if TYPE_CHECKING:
+    from txbatch.core.topology.persistent_aggregate import ValueColumn
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.
 _DIALECT = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
@@ -46,6 +47,8 @@ def listed(parts: Iterable[str]) -> str:
 
 def total_sql(column: ValueColumn) -> str:
     """Return the total of a partial column (R7), as text."""
+    from txbatch.core.aggregates.merge import Total
+
     name = pg_name(column.name)
     match column.partial.total:
         case Total.SUM:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.errors import NotMigrated, SchemaMismatch
-from txbatch.core.state.state import REPORTS
 from txbatch.core.text import list_numbers
 from txbatch.postgres.database.engine import check_server, place, unless_made
 from txbatch.postgres.database.queries import query, sql_root
@@ -28,12 +28,13 @@ class Migration:
 
 def migrations(folder: str = "migrations") -> list[Migration]:
     """Return all migrations of a folder below `sql/`, in order."""
-    found = []
-    for file in (sql_root() / folder).iterdir():
-        match = _FILE_NAME.fullmatch(file.name)
-        if match:
-            found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
-    return sorted(found, key=lambda migration: migration.number)
+    return [Migration(number, name, file.read_text(encoding="utf-8")) for number, name, file in _files(folder)]
+
+
+def _files(folder: str) -> list[tuple[int, str, Path]]:
+    """Return number, name and file of all migrations of a folder below `sql/`, in order."""
+    found = ((_FILE_NAME.fullmatch(file.name), file) for file in (sql_root() / folder).iterdir())
+    return sorted((int(match[1]), match[2], file) for match, file in found if match)
 
 
 def migrate(engine: Engine) -> list[Migration]:
@@ -52,6 +53,8 @@ def migrate(engine: Engine) -> list[Migration]:
 
 def _check_names(connection: Connection) -> None:
     """Raise SchemaMismatch if a state has the name of a report that an earlier version did not have."""
+    from txbatch.core.state.state import REPORTS
+
     for state in connection.execute(query("states_called"), {"names": sorted(REPORTS)}).scalars():
         raise SchemaMismatch(
             f"state {state!r} has the name of a report that this version brings: give it another one by the version that runs "
@@ -68,7 +71,7 @@ def _apply(connection: Connection) -> list[Migration]:
 
 
 def _missing(connection: Connection) -> list[Migration]:
-    done = _applied(connection)
+    done = _applied(connection) or set()
     return [migration for migration in migrations() if migration.number not in done]
 
 
@@ -83,12 +86,12 @@ def check_migrated(engine: Engine) -> None:
     """Raise NotMigrated if the database lacks a migration of the installed version, or has an unknown migration."""
     with transaction(engine) as connection:
         check_server(connection)
-        if not connection.execute(query("has_ledger")).scalar_one():
+        if (applied := _applied(connection)) is None:
             raise NotMigrated(
                 f"{place(connection)} has no ledger: see whether it is the database that you mean, by TXBATCH_DATABASE_URL or "
                 "Airflow's connection; if it is, run `txbatch migrate` as the owner"
             )
-        applied, known = _applied(connection), {migration.number for migration in migrations()}
+        known = {number for number, _, _ in _files("migrations")}
         where = place(connection)
     if known - applied:
         raise NotMigrated(f"{where} lacks {list_numbers('migration', known - applied)}: run `txbatch migrate`")
@@ -98,7 +101,8 @@ def check_migrated(engine: Engine) -> None:
         )
 
 
-def _applied(connection: Connection) -> set[int]:
+def _applied(connection: Connection) -> set[int] | None:
+    """Return the numbers of the applied migrations; None if there is no ledger."""
     if not connection.execute(query("has_ledger")).scalar_one():
-        return set()
+        return None
     return set(connection.execute(query("migrations")).scalars())

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError
 
 from txbatch.core.batch.holes import NAMED
-from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.planned_files import PlannedFiles
 from txbatch.core.batch.planned_table import PlannedTable
-from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import CannotAsk, InvalidKey, TerminalError, UnknownName
-from txbatch.core.protocol.lookback import LatePosition, outstanding
 from txbatch.core.text import how_many
-from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.driver_errors import message_of
 from txbatch.postgres.database.expressions import escape_percent, pg_name, select_all, sql_type
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.database.transaction import transaction
-from txbatch.postgres.tables import came_late
-from txbatch.postgres.tables.batches import unknown_topology
+
+if TYPE_CHECKING:
+    from txbatch.core.batch.transaction import Interval
+    from txbatch.core.protocol.lookback import LatePosition
+    from txbatch.postgres.apart.warehouses import Warehouses
 
 Rows = list[dict[str, Any]]
 COUNTED_FILES_MAX = 100_000
@@ -36,7 +36,14 @@ class LedgerReader:
     """Read the ledger's database, and the states apart in `warehouses`. Every method is one transaction."""
 
     def __init__(self, engine: Engine, warehouses: Warehouses | None = None) -> None:
-        self.engine, self.warehouses = engine, warehouses or Warehouses()
+        self.engine, self._given = engine, warehouses
+
+    @cached_property
+    def warehouses(self) -> Warehouses:
+        """The databases of states apart."""
+        from txbatch.postgres.apart.warehouses import Warehouses
+
+        return self._given or Warehouses()
 
     def status(self, topology: str | None = None) -> Rows:
         """Return one row for each topology, with lists of details.
@@ -48,7 +55,6 @@ class LedgerReader:
         records of the future, `vanished` by stream the partitions that are listed no more, `left_out` those that no batch has
         read since one left them out (R13), `given_up` those whose records one of the last thousand batches gave up (R16).
         """
-        rows = self._rows("status", topology=topology)
         statements = {
             "waiting": "waiting",
             "failing": "failing",
@@ -62,14 +68,25 @@ class LedgerReader:
             "left_out": "left_out",
             "given_up": "given_up",
         }
-        for name, statement in statements.items():
-            found = self._rows(statement, topology=topology, **_NAMED.get(statement, {}))
-            for row in rows:
-                row[name] = [each for each in found if each["topology"] == row["topology"]]
-        return rows
+        with transaction(self.engine) as connection:
+            rows = _found(connection, "status", topology=topology)
+            for name, statement in statements.items():
+                found = _found(connection, statement, topology=topology, **_NAMED.get(statement, {}))
+                for row in rows:
+                    row[name] = [each for each in found if each["topology"] == row["topology"]]
+        return [{**row, "gaps": len(row["uncounted"])} for row in rows]
+
+    def further(self, topology: str | None = None) -> tuple[set[str], set[str]]:
+        """Return the topologies to ask for late records, and those to ask for states half committed; None: among all."""
+        rows = self._rows("further", topology=topology)
+        late, apart = ({row["topology"] for row in rows if row[column]} for column in ("met_late", "apart"))
+        return late, apart
 
     def late(self, topology: str) -> list[LatePosition]:
         """Return the positions of a topology with uncounted late records."""
+        from txbatch.core.protocol.lookback import outstanding
+        from txbatch.postgres.tables import came_late
+
         with transaction(self.engine) as connection:
             return outstanding(came_late.found_late(connection, topology))
 
@@ -113,6 +130,8 @@ class LedgerReader:
 
     def counted_within(self, topology: str, interval: Interval) -> dict[int, Interval]:
         """Return the committed batches whose intervals overlap an interval. Raise UnknownName if the topology is unknown."""
+        from txbatch.core.batch.transaction import Interval
+
         self._check_known(topology)
         asked = {"interval_start": interval.start, "interval_end": interval.end}
         rows = self._rows("counted_within", topology=topology, **asked)
@@ -173,7 +192,9 @@ class LedgerReader:
 
     def _planned_intervals(self, topology: str | None, spout: str) -> Iterator[tuple[Any, str, Any, Any]]:
         """Yield each committed batch by time that counts, with a stream of a spout, its source and its plan."""
-        for row in self._rows("counted_intervals", topology=topology, bytes=COUNTED_BYTES_MAX):
+        for row in self._rows("counted_intervals", topology=topology, spout=spout, bytes=COUNTED_BYTES_MAX):
+            from txbatch.core.batch.plan import BatchPlan
+
             plan = BatchPlan.from_json(row["metadata"], f"{row['topology']}: the plan of txid {row['txid']}")
             for stream, planned in plan.streams.items():
                 source = row["source"][stream]
@@ -229,12 +250,18 @@ class LedgerReader:
         """Return a topology's row, by its index alone. Raise UnknownName if the topology is unknown."""
         found = self._rows("reported_topology", topology=topology)
         if not found:
+            from txbatch.postgres.tables.batches import unknown_topology
+
             raise unknown_topology(topology)
         return found[0]
 
     def _rows(self, name: str, **parameters: Any) -> Rows:
         with transaction(self.engine) as connection:
-            return [dict(row) for row in connection.execute(query(name), parameters).mappings()]
+            return _found(connection, name, **parameters)
+
+
+def _found(connection: Connection, name: str, **parameters: Any) -> Rows:
+    return [dict(row) for row in connection.execute(query(name), parameters).mappings()]
 
 
 def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:

@@ -21,7 +21,6 @@ const COLUMNS = [
   ["wide", "run"],
 ];
 
-/** Return the page. */
 export function transactions(view) {
   const { one, batches, address } = view;
   if (one.topology.newest_txid == null) return nothing(view);
@@ -43,12 +42,13 @@ function nothing({ topology, one }) {
 }
 
 function overallFacts({ one, topology }) {
-  const { newest_txid: newest, gaps, in_flight: flying, waiting, failing } = one.topology;
+  const { newest_txid: newest, gaps, in_flight: flying, waiting, failing, left_out: away } = one.topology;
   const loud = (count, kind, ...words) => h("span", { class: count ? kind : "quiet" }, h("b", {}, digits(count)), ...words);
   const holes = loud(gaps, "hole", gaps === 1 ? " hole" : " holes");
   return facts("At a glance", [
     h("span", {}, h("b", {}, digits(newest)), " newest"),
     one.topology.by_interval && (gaps ? inside(href(topology, "completeness"), {}, holes) : holes),
+    away > 0 && inside(href(topology, "completeness"), { class: "hole" }, `${many(away, "partition")} left out`),
     loud(flying, "flying", " in flight"),
     loud(waiting, "waits", waiting === 1 ? " waits" : " wait"),
     loud(failing, "fails", failing === 1 ? " fails" : " fail"),
@@ -94,7 +94,7 @@ function failures(one, topology) {
 
 function waits(one, topology) {
   if (one.waiting.length === 0) {
-    return one.failing.length ? null : well("Nothing waits, and nothing fails.");
+    return one.failing.length || one.topology.left_out ? null : well("Nothing waits, and nothing fails.");
   }
   const line = (each) => h("li", { "data-key": `${each.txid}:${each.run}` },
     each.txid == null ? ["Run ", ofRun(each.run ?? "?", topology)] : txidLink(topology, each.txid), " ", ...wait(each, topology));
