@@ -2,7 +2,7 @@
 
 import { ofAirflow } from "./address.js";
 import { open, told } from "./dialog.js";
-import { h } from "./dom.js";
+import { bdi, h, p } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { button, field, ill, refusal, outside } from "./pieces.js";
 import { planned } from "./plan.js";
@@ -125,7 +125,7 @@ export function giveUp(view, batch) {
 export function verify(view) {
   open("Verify", (hands) => ({
     told: [
-      told("The DAG ", h("bdi", {}, view.one.dags.verify), " reads committed batches again and compares them with the stored numbers. It changes nothing."),
+      told("The DAG ", bdi(view.one.dags.verify), " reads committed batches again and compares them with the stored numbers. It changes nothing."),
       told("It takes about as long as counting took."),
     ],
     fields: null,
@@ -152,7 +152,7 @@ async function act(view, hands, dagId, conf, then = null) {
 
 async function watch(view, hands, dagId, runId, then) {
   const isPaused = await paused(dagId);
-  const first = (state) => h("p", {}, "Run ", outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId)), `: ${state}`);
+  const first = (state) => p("", "Run ", outside(ofAirflow("dags", dagId, "runs", runId), {}, bdi(runId)), `: ${state}`);
   const away = (error) => hands.say(first("unknown just now"), ill(refusal(error), " Asking again…"));
   const tell = (run) => hands.say(first(run.state), note(run, isPaused));
   tell({ state: "queued" });
@@ -176,5 +176,5 @@ async function showPlan(view, hands, run, doIt) {
   if (run.state !== "success") return hands.say(run.first, note(run, false));
   const plan = await planOf(view.topology, run.dag_run_id);
   return hands.say(run.first, plan === null ? note(run, false) : planned(plan, view.one.states),
-    h("p", {}, "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
+    p("", "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
 }

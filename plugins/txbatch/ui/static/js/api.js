@@ -50,6 +50,11 @@ export function search(params) {
 /** Return a name as a part of a path. */
 export const part = encodeURIComponent;
 
+/** Return the path of a route on a topology. */
+export function route(...parts) {
+  return ["topologies", ...parts].map(part).join("/");
+}
+
 async function ask(base, path, options = {}) {
   if (STEP.test(path)) throw new Refused(404, WORDS[404]);
   let answer;

@@ -27,13 +27,9 @@ export function calendar({ topology }, { intervals, gaps, zone, span }, open) {
   const columns = columnsOf(rows, length);
   const head = h("tr", {}, h("td", {}), columns.map((each) => h("th", { scope: "col" }, each)));
   const body = [...rows].map(([name, cells]) => h("tr", { "data-key": name }, h("th", { scope: "row" }, name),
-    columns.map((column) => h("td", { "data-key": column }, (cells.get(column) ?? []).map((each) => button(each, here))))));
+    columns.map((column) => h("td", { "data-key": column }, (cells.get(column) ?? []).map((each) => cell(each.key, here, each.look, shape(each.look), each.words, each.click, each.tried))))));
   return h("div", { class: "scrolls calendar", role: "group", "aria-label": "Intervals; arrows move, Enter opens", on: around(GROUP) },
     h("table", {}, h("thead", {}, head), h("tbody", {}, body)));
-}
-
-function button({ key, look: name, words, tried, click }, here) {
-  return h("button", { type: "button", class: `cell look-${name}${tried ? " tried" : ""}`, title: words, "aria-label": words, "aria-disabled": click ? null : "true", ...cell(key, here), on: click ? { click } : {} }, shape(name));
 }
 
 function ofInterval(topology, each, zone) {

@@ -1,8 +1,9 @@
 // The page Changes: what differs in a state between two txids, the greatest change first; a row leads to Why.
 
 import { go, href } from "./address.js";
-import { h } from "./dom.js";
-import { field, form, inside, shown, well } from "./pieces.js";
+import { route } from "./api.js";
+import { bdi, h, p } from "./dom.js";
+import { field, form, inside, shown, table, well } from "./pieces.js";
 import { digits, many } from "./words.js";
 import { chosen, lost, noValues, past, stateField } from "./states.js";
 
@@ -14,10 +15,10 @@ export function changes(view) {
   const state = chosen(one, address.state);
   if (!one.show_values || !state) return noValues(one);
   const newest = one.topology.current_to_txid;
-  if (newest == null) return h("p", { class: "empty" }, "No batch is committed yet.");
+  if (newest == null) return p("empty", "No batch is committed yet.");
   const to = address.to ?? newest;
   const from = address.from ?? Math.max(to - 1, state.horizon);
-  const path = `topologies/${encodeURIComponent(topology)}/states/${encodeURIComponent(state.state)}/changes`;
+  const path = route(topology, "states", state.state, "changes");
   return [
     ask(view, state, from, to),
     lost(one, address.state) ?? (state.past_kept ? shown(store.need("changes", path, { from, to }), (data) => found(topology, data)) : past(state)),
@@ -43,23 +44,20 @@ function found(topology, data) {
 
 /** Return the rows before and after, the greatest change first; without a topology no row leads to Why. */
 export function changesTable(topology, data) {
-  if (data.rows.length === 0) return h("p", { class: "quiet" }, "No key has changed.");
-  const heads = [...data.keys, ...data.values].map((each, at) =>
-    h("th", { scope: "col", class: at < data.keys.length ? "" : "number", title: each.type }, h("bdi", {}, each.name)));
+  if (data.rows.length === 0) return p("quiet", "No key has changed.");
+  const columns = [...data.keys, ...data.values].map((each, at) => [at < data.keys.length ? "" : "number", bdi(each.name), each.type]);
   const rows = [...data.rows].sort((one, other) => size(other) - size(one)).map((each) => row(topology, data, each));
   return [
-    h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": "Values before and after" },
-      h("table", { class: "values" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))),
-    data.more && h("p", { class: "quiet" }, `${digits(data.rows.length)} are shown; there are more.`),
+    table("Values before and after", columns, rows),
+    data.more && p("quiet", `${digits(data.rows.length)} are shown; there are more.`),
   ];
 }
 
 function row(topology, data, { key, before, after }) {
   const to = href(topology, "why", { state: data.state, key: key.map((each) => each ?? "") });
-  const keys = key.map((each, at) => h("td", {}, at || topology === null ? value(each) : inside(to, { title: "Why" }, value(each))));
-  const values = data.values.map((_, at) => h("td", { class: "number" }, pair(before?.[at], after?.[at], before, after)));
-  const kind = before === null ? "new" : after === null ? "gone" : "";
-  return h("tr", { "data-key": JSON.stringify(key), class: kind }, keys, values);
+  const keys = key.map((each, at) => (at || topology === null ? value(each) : inside(to, { title: "Why" }, value(each))));
+  const values = data.values.map((_, at) => pair(before?.[at], after?.[at], before, after));
+  return [JSON.stringify(key), [...keys, ...values]];
 }
 
 function pair(was, is, before, after) {
@@ -69,7 +67,7 @@ function pair(was, is, before, after) {
 
 /** Return a value as PostgreSQL prints it. */
 export function value(text) {
-  return text === null || text === undefined ? h("i", { class: "quiet" }, "null") : h("bdi", {}, text);
+  return text === null || text === undefined ? h("i", { class: "quiet" }, "null") : bdi(text);
 }
 
 function size({ before, after }) {

@@ -2,8 +2,9 @@
 
 import { countHole } from "./acts.js";
 import { href } from "./address.js";
+import { route } from "./api.js";
 import { calendar } from "./calendar.js";
-import { h } from "./dom.js";
+import { h, p } from "./dom.js";
 import { grid } from "./grid.js";
 import { may } from "./header.js";
 import { button, inside, shown, txidLink, well } from "./pieces.js";
@@ -26,12 +27,12 @@ export function completeness(view) {
 function choice({ topology }, byTime) {
   const to = (by, words) =>
     inside(href(topology, "completeness", { by }), { "aria-current": (by === null) === byTime ? "true" : null, class: "choice" }, words);
-  return h("p", {}, to(null, "by time"), " ", to("partitions", "by partitions"));
+  return p("", to(null, "by time"), " ", to("partitions", "by partitions"));
 }
 
 function times(view) {
   const { store, topology, address } = view;
-  const path = `topologies/${encodeURIComponent(topology)}/intervals`;
+  const path = route(topology, "intervals");
   const narrow = store.need("intervals", path, { from: address.from, to: address.to });
   const span = narrow.data?.span;
   if (!span?.last || address.from || !long(narrow.data)) return shown(narrow, (data) => found(view, data));
@@ -51,11 +52,11 @@ function iso(milliseconds) {
 
 function found(view, data) {
   const { intervals, gaps, span } = data;
-  if (!span.first) return h("p", { class: "empty" }, "No interval is counted yet.");
+  if (!span.first) return p("empty", "No interval is counted yet.");
   const open = view.one.may_trigger ? (gap) => countHole(view, gap, data.zone) : null;
   return [
     windows(view, data),
-    h("p", { class: "quiet" }, summary(data)),
+    p("quiet", summary(data)),
     calendar(view, data, open),
     gaps.length ? holes(view, gaps, data.zone, open) : [well(noHole(data)), elsewhere(view, data)],
   ];
@@ -78,7 +79,7 @@ function elsewhere({ topology, one }, data) {
   const [at, half] = [Date.parse(first), (days(data) * DAY) / 2];
   const where = { from: iso(at - half), to: iso(at + half) };
   const to = inside(href(topology, "completeness", where), {}, `behind ${upTo(first, zone)}`);
-  return h("p", { class: "ill" }, `${many(gaps, "hole")} elsewhere, the first `, to, ".");
+  return p("ill", `${many(gaps, "hole")} elsewhere, the first `, to, ".");
 }
 
 function days({ intervals }) {
@@ -101,7 +102,7 @@ function windows({ topology, address }, data) {
   const older = start > Date.parse(span.first) && { from: iso(start - length), to: iso(start) };
   const newer = end < Date.parse(span.last) && { from: iso(end), to: iso(end + length) };
   const to = (where, words) => where && inside(href(topology, "completeness", where), { class: "button" }, words);
-  return h("p", { class: "pager" }, to(older, "Earlier"), to(newer, "Later"), address.from && to({}, "Newest"));
+  return p("pager", to(older, "Earlier"), to(newer, "Later"), address.from && to({}, "Newest"));
 }
 
 function holes(view, gaps, zone, open) {

@@ -1,6 +1,6 @@
 // The dialog of an act: what is told before, fields, buttons, and the answer. Closed, it gives the focus back to its button.
 
-import { h, home, morph } from "./dom.js";
+import { h, home, morph, p } from "./dom.js";
 
 let opened = 0;
 
@@ -44,5 +44,5 @@ export function open(title, content) {
 
 /** Return a paragraph of what is told before an act. */
 export function told(...words) {
-  return h("p", {}, ...words);
+  return p("", ...words);
 }

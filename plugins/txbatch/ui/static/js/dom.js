@@ -17,6 +17,26 @@ export function h(tag, props, ...children) {
   return made(document.createElement(tag), props, children);
 }
 
+/** Return a paragraph of a class. */
+export function p(kind, ...words) {
+  return h("p", { class: kind || null }, ...words);
+}
+
+/** Return a text that turns no other text around. */
+export function bdi(...words) {
+  return h("bdi", {}, ...words);
+}
+
+/** Return a mark for the eye alone: words beside it tell the same. */
+export function mark(text, kind = null) {
+  return h("span", { class: kind, "aria-hidden": "true" }, text);
+}
+
+/** Return the attributes of what scrolls inside itself, by keys as well. */
+export function region(label) {
+  return { tabindex: "0", role: "region", "aria-label": label };
+}
+
 /** Return an element of SVG. */
 export function svg(tag, props, ...children) {
   return made(document.createElementNS(SVG, tag), props, children);

@@ -2,7 +2,7 @@
 
 import { get, part } from "./api.js";
 import { open } from "./dialog.js";
-import { h } from "./dom.js";
+import { h, region } from "./dom.js";
 import { button, ill, refusal } from "./pieces.js";
 
 const CODE = /\bTX\d{3}\b/;
@@ -15,7 +15,7 @@ export function codeIn(text) {
 
 function explain(code) {
   open(code, (hands) => {
-    const said = ({ text }) => hands.say(h("pre", { tabindex: "0", role: "region", "aria-label": `The page of ${code}` }, read(text)));
+    const said = ({ text }) => hands.say(h("pre", region(`The page of ${code}`), read(text)));
     get(`errors/${part(code)}`).then(said).catch((error) => hands.say(ill(refusal(error))));
     return { told: null, fields: null, buttons: null };
   });

@@ -2,7 +2,7 @@
 
 import { countAgain, verify } from "./acts.js";
 import { href, ofAirflow } from "./address.js";
-import { h } from "./dom.js";
+import { bdi, h, p } from "./dom.js";
 import { button, inside, outside, since } from "./pieces.js";
 import { digits, hours, unit, upTo, zoneOf } from "./words.js";
 
@@ -21,8 +21,8 @@ export function header(view) {
   const { topology: name } = view;
   return h("header", {},
     h("div", { class: "top" },
-      h("h1", {}, inside("?", { class: "quiet" }, "Topologies"), h("span", { class: "quiet" }, " / "), h("bdi", {}, name)),
-      view.one && h("p", { class: "told" }, told(view)),
+      h("h1", {}, inside("?", { class: "quiet" }, "Topologies"), h("span", { class: "quiet" }, " / "), bdi(name)),
+      view.one && p("told", told(view)),
       view.one && acts(view)),
     h("nav", { "aria-label": "Pages of the topology" }, PAGES.map(([page, title]) => tab(view, page, title))));
 }

@@ -3,7 +3,7 @@
 import { batch } from "./batch.js";
 import { changes } from "./changes.js";
 import { completeness } from "./completeness.js";
-import { h, listen, morph, plain } from "./dom.js";
+import { h, listen, morph, p, plain } from "./dom.js";
 import { header, PAGES } from "./header.js";
 import { login, outside, read } from "./address.js";
 import { Refused } from "./api.js";
@@ -43,7 +43,7 @@ function whole() {
   const view = viewOf();
   document.title = ["txbatch", view.topology, view.topology && titleOf(view.page)].filter(Boolean).reverse().map(plain).join(" · ");
   if (!view.topology) return [trouble(), topologies(view)];
-  if (!now.one) return now.error ? alone(view) : [header(view), h("main", {}, h("p", { class: "quiet asking" }, "asking…"))];
+  if (!now.one) return now.error ? alone(view) : [header(view), h("main", {}, p("quiet asking", "asking…"))];
   return [header(view), h("main", { "data-key": view.page }, trouble(), SHOWN[view.page](view))];
 }
 
@@ -61,7 +61,7 @@ function viewOf() {
 function alone(view) {
   const { status } = now.error;
   // 422 is the answer to a name that no topology has, and to a wrong `before` in the address.
-  if (status === 404 || (status === 422 && !view.address.before)) return h("p", { class: "empty" }, "No topology of txbatch.");
+  if (status === 404 || (status === 422 && !view.address.before)) return p("empty", "No topology of txbatch.");
   return [header(view), h("main", {}, trouble())];
 }
 

@@ -1,7 +1,7 @@
 // Pieces of which the pages are made: tables, facts, links, notices, forms.
 
 import { follow, href, leave, ofAirflow } from "./address.js";
-import { h } from "./dom.js";
+import { h, mark, p, region } from "./dom.js";
 import { look, shape, state } from "./looks.js";
 import { ago, at, when } from "./words.js";
 
@@ -29,7 +29,7 @@ export function txidLink(topology, txid, words = `txid ${txid}`) {
 /** Return a batch's state with its shape. */
 export function stateOf(batch) {
   const now = look(batch);
-  return h("span", { class: `state look-${now}` }, h("span", { class: "shape", "aria-hidden": "true" }, shape(now)), " ", state(batch));
+  return h("span", { class: `state look-${now}` }, mark(shape(now), "shape"), " ", state(batch));
 }
 
 /** Return a moment as its time of day, with its day if that is not today, and the whole moment behind. */
@@ -50,18 +50,17 @@ export function facts(label, list) {
   return h("ul", { class: "facts", "aria-label": label, "aria-live": "polite" }, there.map((each) => h("li", {}, each)));
 }
 
-/** Return a table that scrolls inside itself: `columns` as [class, title], `rows` as [key, cells, class]. */
-export function table(label, columns, rows, props = {}) {
-  const heads = columns.map(([kind, title]) => h("th", { scope: "col", class: kind }, title));
+/** Return a table that scrolls inside itself: `columns` as [class, words, title], `rows` as [key, cells, class]. */
+export function table(label, columns, rows) {
+  const heads = columns.map(([kind, words, title]) => h("th", { scope: "col", class: kind, title }, words));
   const body = rows.map(([key, cells, kind]) =>
     h("tr", { "data-key": key, class: kind }, cells.map((each, at) => h("td", { class: columns[at][0] }, each))));
-  return h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": label },
-    h("table", props, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
+  return h("div", { class: "scrolls", ...region(label) }, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
 }
 
 /** Return a sentence that all is well. */
 export function well(...words) {
-  return h("p", { class: "well" }, h("span", { "aria-hidden": "true" }, "✓ "), ...words);
+  return p("well", mark("✓ "), ...words);
 }
 
 /** Return a sentence that something is not well. */
@@ -73,7 +72,7 @@ export function ill(...words) {
 export function shown(entry, content) {
   const waits = entry.asking && entry.data === undefined;
   return h("div", { class: stale(entry), "aria-busy": entry.asking ? "true" : "false" },
-    waits && h("p", { class: "quiet asking" }, "asking…"),
+    waits && p("quiet asking", "asking…"),
     entry.error && refused(entry.error),
     entry.data !== undefined && content(entry.data));
 }

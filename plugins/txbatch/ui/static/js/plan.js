@@ -1,21 +1,21 @@
 // A plan: what counting batches again would change, as a run left it behind.
 
 import { changesTable } from "./changes.js";
-import { h } from "./dom.js";
+import { bdi, h, p, region } from "./dom.js";
 import { digits, many } from "./words.js";
 
 /** Return the plan in words and tables; a plan of another form as its text. `states` tell the order of columns. */
 export function planned(plan, states) {
-  if (!Array.isArray(plan)) return h("pre", { class: "plan", tabindex: "0", role: "region", "aria-label": "The plan" }, typeof plan === "string" ? plan : JSON.stringify(plan, null, 1));
+  if (!Array.isArray(plan)) return h("pre", region("The plan"), typeof plan === "string" ? plan : JSON.stringify(plan, null, 1));
   return plan.map((row) => [
-    h("p", {}, `txid ${digits(row.replaces)}, at position ${digits(row.position)}, would be counted again: `,
+    p("", `txid ${digits(row.replaces)}, at position ${digits(row.position)}, would be counted again: `,
       h("b", {}, many(row.records_after, "record")), `, ${digits(row.records_before ?? 0)} before.`),
     (row.states ?? []).map((each) => ofState(each, states.find(({ state }) => state === each.state))),
   ]);
 }
 
 function ofState({ state, keys_changed: changed, keys_touched: touched, examples = [] }, declared) {
-  const words = h("p", {}, "state ", h("bdi", {}, state), `: ${digits(changed)} of ${many(touched, "key")} would change`);
+  const words = p("", "state ", bdi(state), `: ${digits(changed)} of ${many(touched, "key")} would change`);
   if (examples.length === 0) return words;
   // On the way here objects lose the order of their names.
   const names = (of, columns = []) => {

@@ -1,5 +1,7 @@
 // One stop of the Tab key for many cells: arrows, Home and End move between them.
 
+import { h } from "./dom.js";
+
 const current = new Map();
 
 /** Return the key of the group's cell that takes the focus: the one that had it last, else the fallback. */
@@ -8,9 +10,12 @@ export function stop(group, keys, fallback) {
   return last != null && keys.has(last) ? last : fallback;
 }
 
-/** Return the attributes of a cell. */
-export function cell(key, here) {
-  return { "data-cell": key, "data-key": key, tabindex: key === here ? "0" : "-1" };
+/** Return a cell: its look, its shape, a whole sentence, and what a click does; `here` is the key of the cell that takes the focus. */
+export function cell(key, here, name, sign, words, click, tried = false) {
+  return h("button", {
+    ...{ type: "button", class: `cell look-${name}${tried ? " tried" : ""}`, title: words, "aria-label": words, "aria-disabled": click ? null : "true" },
+    ...{ "data-cell": key, "data-key": key, tabindex: key === here ? "0" : "-1", on: { click } },
+  }, sign);
 }
 
 /** Return the handlers of the element around the cells of a group. */

@@ -21,11 +21,6 @@ export class Store {
     return entry;
   }
 
-  /** Keep an answer that came by another way. */
-  put(slot, data) {
-    this.slots.set(slot, { question: null, data, error: null, asking: false, stale: false });
-  }
-
   peek(slot) {
     return this.slots.get(slot)?.data;
   }

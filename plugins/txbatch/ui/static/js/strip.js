@@ -1,7 +1,7 @@
 // The strip: a cell for each batch of the window, oldest first.
 
 import { go, href } from "./address.js";
-import { h } from "./dom.js";
+import { h, mark } from "./dom.js";
 import { LOOKS, look, shape, state } from "./looks.js";
 import { around, cell, stop } from "./roving.js";
 import { covers, many } from "./words.js";
@@ -16,12 +16,7 @@ export function strip(topology, batches, zone) {
   const cells = oldest.map((batch) => {
     const words = sentence(batch, zone);
     const open = () => go(href(topology, "batch", { txid: batch.txid }));
-    const tried = batch.attempts > 1 ? " tried" : "";
-    return h("button", {
-      ...{ type: "button", class: `cell look-${look(batch)}${tried}`, "aria-label": words, title: words },
-      ...cell(String(batch.txid), here),
-      on: { click: open },
-    }, shape(look(batch)));
+    return cell(String(batch.txid), here, look(batch), shape(look(batch)), words, open, batch.attempts > 1);
   });
   return h("div", { class: "strip", role: "group", "aria-label": "Batches, oldest first", on: around(GROUP) }, cells);
 }
@@ -37,8 +32,8 @@ export function sentence(batch, zone) {
 export function legend(batches) {
   const there = new Set(batches.map(look));
   const known = Object.keys(LOOKS).filter((each) => there.has(each));
-  const entry = (name) => h("li", {}, h("span", { class: `cell small look-${name}`, "aria-hidden": "true" }, shape(name)), ` ${LOOKS[name][1]}`);
+  const entry = (name) => h("li", {}, mark(shape(name), `cell small look-${name}`), ` ${LOOKS[name][1]}`);
   const dot = batches.some((each) => each.attempts > 1);
   return h("ul", { class: "legend", "aria-label": "What the shapes mean" }, known.map(entry),
-    dot && h("li", {}, h("span", { class: "cell small look-committed tried", "aria-hidden": "true" }), " more than one attempt"));
+    dot && h("li", {}, mark("", "cell small look-committed tried"), " more than one attempt"));
 }

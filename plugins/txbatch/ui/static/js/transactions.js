@@ -1,7 +1,8 @@
 // The page Transactions: facts, the bar of all txids, the strip of the window, who fails and who waits, and the table.
 
-import { go, href } from "./address.js";
-import { h } from "./dom.js";
+import { go, href, ofAirflow } from "./address.js";
+import { route } from "./api.js";
+import { bdi, h, p } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { hasDag } from "./header.js";
 import { look } from "./looks.js";
@@ -37,9 +38,9 @@ export function transactions(view) {
 }
 
 function nothing({ topology, one }) {
-  if (!hasDag(one)) return h("p", { class: "empty" }, "No batch yet, and Airflow has no DAG of this topology.");
-  const link = outside(`../dags/${encodeURIComponent(topology)}`, {}, "trigger the DAG");
-  return h("p", { class: "empty" }, "No batch yet: ", link, ".");
+  if (!hasDag(one)) return p("empty", "No batch yet, and Airflow has no DAG of this topology.");
+  const link = outside(ofAirflow("dags", topology), {}, "trigger the DAG");
+  return p("empty", "No batch yet: ", link, ".");
 }
 
 function overallFacts({ one, topology }) {
@@ -57,17 +58,13 @@ function overallFacts({ one, topology }) {
 
 function around({ topology, store, one }, batches) {
   const zone = one.topology.zone;
-  const all = store.need("overview", `${view(topology)}/overview`);
+  const all = store.need("overview", route(topology, "overview"));
   const last = batches[0].txid;
   return [
     shown(all, (data) => data.last && overviewBar(topology, data, batches.at(-1).txid, last)),
     strip(topology, batches, zone),
     legend(batches),
   ];
-}
-
-function view(topology) {
-  return `topologies/${encodeURIComponent(topology)}`;
 }
 
 function pager({ topology, address, next }) {
@@ -88,7 +85,7 @@ function filters({ topology, address }) {
 function failures(one, topology) {
   const line = (each) => h("li", { "data-key": each.attempt },
     txidLink(topology, each.txid, `Attempt ${each.attempt}`), " failed ", each.finished_at && since(each.finished_at),
-    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0]))], " ", codeIn(each.error_code ?? each.error));
+    each.error && [": ", bdi(clip(each.error.split("\n")[0]))], " ", codeIn(each.error_code ?? each.error));
   return one.failing.length ? h("ul", { class: "failures", "aria-label": "Failing" }, one.failing.map(line)) : null;
 }
 
