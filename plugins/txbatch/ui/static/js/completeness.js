@@ -1,4 +1,4 @@
-// The page Completeness: by time, which intervals are counted and which are holes; by partitions, how far each was read.
+// The page Completeness: by time, what is counted and what is missing; by partitions, how far each was read.
 
 import { countHole } from "./acts.js";
 import { href } from "./address.js";
@@ -7,26 +7,25 @@ import { calendar } from "./calendar.js";
 import { h, p } from "./dom.js";
 import { grid } from "./grid.js";
 import { may } from "./header.js";
-import { button, inside, shown, txidLink, well } from "./pieces.js";
+import { because, button, choice, inside, shown, step, txidLink, well } from "./pieces.js";
 import { covers, digits, hours, many, unit, upTo, zoneOf } from "./words.js";
 
 const DAY = 86400000;
-// Intervals of a day or more are shown for a year at once: the route answers for at most 400 days.
+// Intervals of a day or more are shown for a year.
 const WIDE_DAYS = 366;
 const NARROW_DAYS = 31;
 const LONG_HOURS = 20;
+const CORRECTED_MAX = 10;
 
-/** Return the page. */
 export function completeness(view) {
   const { one, address } = view;
   const byTime = one.topology.by_interval && address.by !== "partitions";
   const both = one.topology.by_interval && one.streams.some((each) => each.by_partition);
-  return [both && choice(view, byTime), byTime ? times(view) : grid(view)];
+  return [both && ways(view, byTime), byTime ? times(view) : grid(view)];
 }
 
-function choice({ topology }, byTime) {
-  const to = (by, words) =>
-    inside(href(topology, "completeness", { by }), { "aria-current": (by === null) === byTime ? "true" : null, class: "choice" }, words);
+function ways({ topology }, byTime) {
+  const to = (by, words) => choice(href(topology, "completeness", { by }), words, (by === null) === byTime);
   return p("", to(null, "by time"), " ", to("partitions", "by partitions"));
 }
 
@@ -58,8 +57,17 @@ function found(view, data) {
     windows(view, data),
     p("quiet", summary(data)),
     calendar(view, data, open),
+    corrected(view, data),
     gaps.length ? holes(view, gaps, data.zone, open) : [well(noHole(data)), elsewhere(view, data)],
   ];
+}
+
+// Who asked for what, and why.
+function corrected({ topology }, { intervals, zone }) {
+  const asked = intervals.filter((each) => each.reason || each.requested_by).slice(-CORRECTED_MAX);
+  const line = (each) => h("li", { key: each.txid },
+    `${covers(each.start, each.end, zone)}: `, txidLink(topology, each.counts ?? each.txid), each.kind === "skip" ? " gives it up" : " counts it", because(each));
+  return asked.length > 0 && h("ul", { class: "holes", label: "Why" }, asked.map(line));
 }
 
 function noHole(data) {
@@ -101,12 +109,12 @@ function windows({ topology, address }, data) {
   const [start, end, length] = [Date.parse(span.start), Date.parse(span.end), days(data) * DAY];
   const older = start > Date.parse(span.first) && { from: iso(start - length), to: iso(start) };
   const newer = end < Date.parse(span.last) && { from: iso(end), to: iso(end + length) };
-  const to = (where, words) => where && inside(href(topology, "completeness", where), { class: "button" }, words);
+  const to = (where, words) => where && step(href(topology, "completeness", where), words);
   return p("pager", to(older, "Earlier"), to(newer, "Later"), address.from && to({}, "Newest"));
 }
 
 function holes(view, gaps, zone, open) {
-  return h("ul", { class: "holes", "aria-label": "Not counted" }, gaps.map((gap) => h("li", { "data-key": gap.start },
+  return h("ul", { class: "holes", label: "Not counted" }, gaps.map((gap) => h("li", { key: gap.start },
     h("strong", {}, `Not counted: ${covers(gap.start, gap.end, zone)}`), ` (${zoneOf(zone)}): `,
     gap.txid == null
       ? ["no batch has it ", button("Count it…", () => open(gap), { ...may(view.one), class: "small" })]

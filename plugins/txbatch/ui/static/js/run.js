@@ -2,12 +2,11 @@
 
 import { route } from "./api.js";
 import { batch } from "./batch.js";
-import { bdi, h, p } from "./dom.js";
+import { bdi, p } from "./dom.js";
 import { href } from "./address.js";
 import { inside, shown } from "./pieces.js";
 import { list } from "./transactions.js";
 
-/** Return the page. */
 export function run(view) {
   const { store, topology, address } = view;
   const path = route(topology, "runs", address.run_id);

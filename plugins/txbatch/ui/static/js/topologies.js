@@ -16,7 +16,6 @@ const COLUMNS = [
   ["number", "fail"],
 ];
 
-/** Return the list. */
 export function topologies({ store }) {
   const entry = store.need("topologies", "topologies");
   return [h("header", {}, h("div", { class: "top" }, h("h1", {}, "Topologies"))), h("main", {}, shown(entry, list))];

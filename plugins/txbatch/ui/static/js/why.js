@@ -6,9 +6,8 @@ import { value } from "./changes.js";
 import { bdi, h, p } from "./dom.js";
 import { field, form, ill, refused, runLink, shown, stale, table, txidLink, well } from "./pieces.js";
 import { chosen, folded, lost, noValues, past, stateField } from "./states.js";
-import { clip, covers, digits, many } from "./words.js";
+import { clip, covers, digits, many, when } from "./words.js";
 
-/** Return the page. */
 export function why(view) {
   const { store, topology, one, address } = view;
   const state = chosen(one, address.state);
@@ -38,9 +37,9 @@ function ask(view, state, path) {
   const given = store.peek("keys")?.rows ?? [];
   const fields = state.keys.map((column, at) => {
     const id = `keys-${at}`;
-    const options = [...new Set(given.map((row) => row[at]))].map((each) => h("option", { value: each ?? "", "data-key": each }));
+    const options = [...new Set(given.map((row) => row[at]))].map((each) => h("option", { value: each ?? "", key: each }));
     return field(column.name, "key", {
-      ...{ value: address.key[at] ?? "", list: id, title: column.type, "data-key": `${state.state}:${at}` },
+      ...{ value: address.key[at] ?? "", list: id, title: column.type, key: `${state.state}:${at}` },
       on: { input: (event) => complete(event, at) },
     }, h("datalist", { id }, options));
   });
@@ -50,7 +49,7 @@ function ask(view, state, path) {
 
 function keysToChoose({ store, topology }, state, path) {
   const entry = store.need("choice", `${path}/keys`, { limit: 50 });
-  const item = (row) => h("li", { "data-key": JSON.stringify(row) }, link(topology, state, row));
+  const item = (row) => h("li", { key: JSON.stringify(row) }, link(topology, state, row));
   return shown(entry, ({ rows, more }) =>
     rows.length === 0
       ? p("empty", "This state has no key yet.")
@@ -77,7 +76,7 @@ function answer(view, state, path) {
   ]);
 }
 
-/** Return the contributions as of a txid: a replaced one counts until its replacement. */
+// Return the contributions as of a txid.
 function asOf(data, then) {
   const known = data.versions.filter((each) => each.txid <= then);
   return { ...data, versions: known.map((each) => ({ ...each, counts: !each.replaced_by || each.replaced_by > then })) };
@@ -87,13 +86,22 @@ function slider(view, state, path, data, then, now) {
   const { store, address } = view;
   const entry = then === now ? null : store.need("as-of", `${path}/as-of`, { key: address.key, txid: then });
   const told = then === now ? `now, txid ${digits(now)}` : `txid ${digits(then)}`;
+  const of = moments(entry ? entry.data : view.one.topology, view.one.topology.zone);
   const move = (event) => view.later(() => to(view, state, Number(event.target.value), now));
-  return h("section", { class: "past", "aria-label": "As of" },
+  return h("section", { class: "past", label: "As of" },
     h("div", { class: "slider" },
       h("label", { for: "as-of" }, `as of ${told}`),
-      h("input", { id: "as-of", type: "range", min: state.horizon, max: now, step: 1, value: then, "aria-valuetext": told, "data-key": "as-of", on: { input: move } }),
+      h("input", { id: "as-of", type: "range", min: state.horizon, max: now, step: 1, value: then, "aria-valuetext": of ? `${told}, ${of}` : told, key: "as-of", on: { input: move } }),
       h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
+    p(`quiet ${stale(entry) ?? ""}`, of ?? "–"),
     entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry));
+}
+
+// When a batch was committed, and what it covers.
+function moments(batch, zone) {
+  if (!batch) return null;
+  const { committed_at: committed, start, end } = batch;
+  return (committed ? `committed ${when(committed)}` : "not committed") + (start ? ` · covers ${covers(start, end, zone)}` : "");
 }
 
 function to(view, state, txid, now) {
@@ -103,7 +111,7 @@ function to(view, state, txid, now) {
 
 function numbers(columns, row, entry) {
   const pairs = columns.map((column, at) =>
-    h("div", { "data-key": column.name }, h("dt", { title: column.type }, bdi(column.name)), h("dd", {}, row ? value(row[at]) : "–")));
+    h("div", { key: column.name }, h("dt", { title: column.type }, bdi(column.name)), h("dd", {}, row ? value(row[at]) : "–")));
   return h("dl", { class: `numbers ${stale(entry) ?? ""}`, "aria-live": "polite", "aria-busy": entry?.asking ? "true" : "false" }, pairs);
 }
 

@@ -2,18 +2,18 @@
 
 const formats = new Map();
 
-/** Return a number's text with its thousands grouped, any other text as it is; a dash for none. */
+// Return a number with its thousands grouped, any other text as it is.
 export function digits(text) {
   if (text == null) return "–";
   return String(text).replace(/^-?\d+(?=$|\.\d+$)/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
 }
 
-/** Return "1 record", "943 records". */
+// Return "1 record", "943 records".
 export function many(count, word, several = `${word}s`) {
   return `${digits(count)} ${String(count) === "1" ? word : several}`;
 }
 
-/** Return how long something took. */
+// Return how long something took.
 export function took(seconds) {
   if (seconds == null) return "–";
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
@@ -23,18 +23,18 @@ export function took(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
-/** Return how long ago a moment was. */
+// Return how long ago a moment was.
 export function ago(moment) {
   return `${took(Math.max(0, Math.round((Date.now() - Date.parse(moment)) / 1000))).replace(".0", "")} ago`;
 }
 
-/** Return the time of day of a moment, where the reader is; with its day, if that is not today. */
+// Return a moment where the reader is, with its day if that is not today.
 export function when(moment) {
   const { day, time } = at(moment, undefined);
   return day === at(Date.now(), undefined).day ? time : `${day} ${time}`;
 }
 
-/** Return day and time of a moment, in a zone. */
+// Return day and time of a moment, in a zone; null: in UTC.
 export function at(moment, zone) {
   const parts = Object.fromEntries(format(zone).formatToParts(new Date(moment)).map((each) => [each.type, each.value]));
   const { year, month, day, hour, minute, second } = parts;
@@ -42,7 +42,7 @@ export function at(moment, zone) {
 }
 
 function format(zone) {
-  if (!formats.has(zone)) formats.set(zone, formatter(zone));
+  if (!formats.has(zone)) formats.set(zone, formatter(zone === null ? "UTC" : zone));
   return formats.get(zone);
 }
 
@@ -56,34 +56,34 @@ function formatter(zone) {
   }
 }
 
-/** Return the zone in which intervals are told: the topology's, else UTC. */
+// Return the zone in which intervals are told: the topology's, else UTC.
 export function zoneOf(zone) {
   return zone ?? "UTC";
 }
 
-/** Return what an interval covers: its day or days if it begins and ends at midnight, else its times. */
+// Return what an interval covers: days, or else times.
 export function covers(start, end, zone) {
   if (!start || !end) return "–";
-  const from = at(start, zoneOf(zone));
-  const to = at(end, zoneOf(zone));
-  const last = at(Date.parse(end) - 1, zoneOf(zone)).day;
+  const from = at(start, zone);
+  const to = at(end, zone);
+  const last = at(Date.parse(end) - 1, zone).day;
   if (from.time === "00:00:00" && to.time === "00:00:00") return from.day === last ? last : `${from.day} to ${last}`;
   if (from.day === last) return `${from.day} ${from.minute}–${to.minute}`;
   return `${from.day} ${from.minute} to ${to.day} ${to.minute}`;
 }
 
-/** Return up to when something is whole: the last day that is in it, or the moment. */
+// Return up to when something is whole: its last day, or the moment.
 export function upTo(moment, zone) {
-  const { day, time, minute } = at(moment, zoneOf(zone));
-  return time === "00:00:00" ? at(Date.parse(moment) - 1, zoneOf(zone)).day : `${day} ${minute}`;
+  const { day, time, minute } = at(moment, zone);
+  return time === "00:00:00" ? at(Date.parse(moment) - 1, zone).day : `${day} ${minute}`;
 }
 
-/** Return the hours of an interval. */
+// Return the hours of an interval.
 export function hours(start, end) {
   return (Date.parse(end) - Date.parse(start)) / 3600000;
 }
 
-/** Return how intervals of so many hours are called. */
+// Return how intervals of so many hours are called.
 export function unit(length) {
   if (length > 0.99 && length < 1.01) return "hours";
   if (length > 22 && length < 26) return "days";
@@ -92,12 +92,12 @@ export function unit(length) {
   return "intervals";
 }
 
-/** Return the begin of a text that is too long for a line. */
+// Return the begin of a text that is too long for a line.
 export function clip(text, length = 160) {
   return text.length > length ? `${text.slice(0, length)}…` : text;
 }
 
-/** Return the text of a note: txbatch writes it as Markdown, for Airflow. A note of a person stays as it is. */
+// Return the text of a note, which txbatch writes as Markdown.
 export function plain(note) {
   if (!note.startsWith("txbatch: ")) return note;
   return note.replace(/`[^`]*`|\\([!-/:-@[-`{-~])/g, (all, escaped) => escaped ?? all);
