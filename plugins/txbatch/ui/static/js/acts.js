@@ -181,7 +181,8 @@ async function came(view, dagId, runId) {
 
 function batchesOf({ topology }, batches = []) {
   const line = (each) => h("li", { key: each.txid }, txidLink(topology, each.txid), ": ", stateOf(each));
-  return h("ul", {}, batches.slice(0, LISTED_MAX).map(line));
+  const more = batches.length - LISTED_MAX;
+  return h("ul", {}, batches.slice(0, LISTED_MAX).map(line), more > 0 && h("li", {}, `and ${many(more, "batch", "batches")} more`));
 }
 
 function note(run, isPaused) {

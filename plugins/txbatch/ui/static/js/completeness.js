@@ -66,7 +66,7 @@ function found(view, data) {
 function corrected({ topology }, { intervals, zone }) {
   const asked = intervals.filter((each) => each.reason || each.requested_by).slice(-CORRECTED_MAX);
   const line = (each) => h("li", { key: each.txid },
-    `${covers(each.start, each.end, zone)}: `, txidLink(topology, each.counts ?? each.txid), each.kind === "skip" ? " gives it up" : " counts it", because(each));
+    `${covers(each.start, each.end, zone)}: `, txidLink(topology, each.counts ?? each.txid), each.kind === "skip" && each.counts === each.txid ? " gives it up" : " counts it", because(each));
   return asked.length > 0 && h("ul", { class: "holes", label: "Why" }, asked.map(line));
 }
 
