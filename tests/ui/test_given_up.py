@@ -73,25 +73,23 @@ def test_records_of_partitions_that_were_given_up_are_told_alike(given: Given) -
 
 
 def test_a_batch_names_the_user_who_triggered_its_run(given: Given) -> None:
-    from airflow import settings
     from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
 
     days = given.seeding(flights(), "America/New_York")
     days.committed(day(1, run_id="by_hand"), of_day(1))
     days.committed(day(2), of_day(2))
-    with settings.Session() as session:
+    with create_session() as session:
         of = {"dag_id": "flights", "run_id": "by_hand", "run_type": "manual", "state": "success", "log_template_id": 1}
         run = {**of, "run_after": datetime.now(UTC), "triggering_user_name": "bo <b>"}
         session.execute(insert(DagRun.__table__).values(run))
-        session.commit()
     try:
         told = [given.site.told(BATCH.format("flights", txid), "viewer")["triggered_by"] for txid in (1, 2)]
         assert told == ["bo <b>", None]
         assert given.site.get(BATCH.format("flights", 1), "one").status_code == 200
     finally:
-        with settings.Session() as session:
+        with create_session() as session:
             session.execute(delete(DagRun.__table__))
-            session.commit()
 
 
 def test_a_value_as_of_a_txid_comes_with_the_moment_of_the_txid(given: Given) -> None:

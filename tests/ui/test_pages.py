@@ -231,7 +231,7 @@ def test_a_batch_that_was_given_up_and_what_counts_its_records_lead_to_each_othe
 ) -> None:
     batch = payload("batch")
     own = {name: changes.pop(name) for name in ("status", "kind") if name in changes}
-    batch["batch"] |= {"txid": txid, "reason": "cut off", **own}
+    batch["batch"].update(own, txid=txid, reason="cut off")
     examples.instead[f"/batches/{txid}?"] = (200, batch | {"triggered_by": "bo <b>"} | changes)
     with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid={txid}")) as watched:
         assert told in watched.text()
