@@ -86,6 +86,8 @@ def test_a_batch_names_the_user_who_triggered_its_run(given: Given) -> None:
     try:
         told = [given.site.told(BATCH.format("flights", txid), "viewer")["triggered_by"] for txid in (1, 2)]
         assert told == ["bo <b>", None]
+        intervals = given.site.told("/api/topologies/flights/intervals", "viewer")["intervals"]
+        assert [each["triggered_by"] for each in intervals] == ["bo <b>", None]
         assert given.site.get(BATCH.format("flights", 1), "one").status_code == 200
     finally:
         with create_session() as session:

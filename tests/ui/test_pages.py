@@ -208,6 +208,20 @@ def test_a_window_without_a_hole_tells_of_a_hole_elsewhere(browser: Browser, exa
         assert watched.wrong() == []
 
 
+def test_a_hole_that_was_counted_later_names_the_user_behind_its_run(browser: Browser, examples: Examples) -> None:
+    """What is counted in its order is not listed, whoever triggered it."""
+    told = payload("intervals")
+    for each in told["intervals"]:
+        each["triggered_by"] = "bo <b>"
+    told["intervals"][4]["txid"] = 35
+    examples.instead["/intervals"] = (200, told)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=completeness")) as watched:
+        why = said(watched.page.get_by_role("list", name="Why"))
+        assert "2013-01-05: txid 5 counts it; its run was triggered by bo <b>" in why
+        assert why.count("counts it") == 2
+        assert watched.wrong() == []
+
+
 def test_a_batch_that_was_counted_again_twice_names_the_one_that_counts(browser: Browser, examples: Examples) -> None:
     replaced = payload("batch_replaced")
     (first,) = replaced["restates"]

@@ -72,11 +72,13 @@ def dags(ids: Iterable[str]) -> dict[str, bool]:
         return {row.dag_id: bool(row.is_paused) for row in session.execute(there)}
 
 
-def triggered_by(dag_id: str, run_id: str) -> str | None:
-    """Return the user who triggered a run of a DAG; None for a run by nobody, or of which nothing is kept."""
+def triggered_by(dag_id: str, run_ids: Iterable[str]) -> dict[str, str]:
+    """Return the users who triggered some runs of a DAG, by run; none for a run by nobody, or of which nothing is kept."""
     with create_session() as session:
-        of = select(DagRun.triggering_user_name).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
-        return session.execute(of).scalar_one_or_none()
+        of = select(DagRun.run_id, DagRun.triggering_user_name).where(
+            DagRun.dag_id == dag_id, DagRun.run_id.in_([*run_ids]), DagRun.triggering_user_name.is_not(None)
+        )
+        return {row.run_id: str(row.triggering_user_name) for row in session.execute(of)}
 
 
 def show_values() -> bool:

@@ -273,7 +273,7 @@ class Span:
 class Interval:
     """A batch by time. `counts`: the txid that counts the interval, which is a restate's where one was committed.
 
-    `reason` and `requested_by` are those of that txid.
+    `reason` and `requested_by` are those of that txid. `triggered_by`: the user of Airflow who triggered its run.
     """
 
     start: str
@@ -288,6 +288,7 @@ class Interval:
     run_id: str | None
     reason: str | None
     requested_by: str | None
+    triggered_by: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,7 @@ def interval(row: Row) -> Interval:
         row["run_id"],
         row["reason"],
         row["requested_by"],
+        None,
     )
 
 

@@ -39,8 +39,8 @@ function ask({ topology, one }, state, from, to) {
 // Of one batch: who asked for it, and why.
 function ofBatch({ store, topology, one }, from, to) {
   if (to - from !== 1 || to > one.topology.newest_txid) return null;
-  return shown(store.need("batch of changes", route(topology, "batches", to)), ({ batch, triggered_by: who }) =>
-    p("", txidLink(topology, to), ": ", stateOf(batch), because(batch), who && ["; its run was triggered by ", bdi(who)]));
+  return shown(store.need("batch of changes", route(topology, "batches", to)), ({ batch, triggered_by }) =>
+    p("", txidLink(topology, to), ": ", stateOf(batch), because({ ...batch, triggered_by })));
 }
 
 function found(topology, data) {

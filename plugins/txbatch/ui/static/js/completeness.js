@@ -64,7 +64,14 @@ function found(view, data) {
 
 // Who asked for what, and why.
 function corrected({ topology }, { intervals, zone }) {
-  const asked = intervals.filter((each) => each.reason || each.requested_by).slice(-CORRECTED_MAX);
+  let least = Infinity;
+  const wanted = (each) => {
+    // Counted after what comes behind it: a hole.
+    const late = each.txid > least;
+    least = Math.min(least, each.txid);
+    return each.reason || each.requested_by || (late && each.triggered_by);
+  };
+  const asked = [...intervals].reverse().filter(wanted).slice(0, CORRECTED_MAX);
   const line = (each) => h("li", { key: each.txid },
     `${covers(each.start, each.end, zone)}: `, txidLink(topology, each.counts ?? each.txid), each.kind === "skip" && each.counts === each.txid ? " gives it up" : " counts it", because(each));
   return asked.length > 0 && h("ul", { class: "holes", label: "Why" }, asked.map(line));

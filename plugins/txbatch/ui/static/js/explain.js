@@ -11,7 +11,6 @@ const BUTTONS = {
   plan: "Plan first, behind Count again…",
   abort: "Give up… on the page Batch",
   batches: "the page Transactions",
-  status: "the page Transactions",
   restate: "Count again… on the page Batch",
   verify: "Verify…",
   rebuild: "Rebuild",

@@ -80,8 +80,8 @@ export function ill(...words) {
 
 // Return who asked for a batch, and why.
 export function because(by) {
-  const { reason, requested_by: who } = by ?? {};
-  return [who && ["; asked for by ", bdi(who)], reason && [": “", bdi(clip(reason, 2000)), "”"]];
+  const { reason, requested_by: who, triggered_by: user } = by ?? {};
+  return [who && ["; asked for by ", bdi(who)], reason && [": “", bdi(clip(reason, 2000)), "”"], user && ["; its run was triggered by ", bdi(user)]];
 }
 
 // Return the content of a slot, or that it is asked, or what its question was refused with.
