@@ -95,6 +95,24 @@ SELECT * FROM (
 SELECT txid, position, replaced_txid, status, reason, requested_by, created_at, committed_at, records_before, records, replaced_by
   FROM report.restatements WHERE topology = :topology AND position = :position ORDER BY txid LIMIT :limit;
 
+-- page_given_up_by --
+-- The txid that counts the records of an aborted batch as read: of the same run, for the same reason.
+SELECT txid FROM report.batches
+ WHERE topology = :topology AND kind = 'skip' AND txid > :txid AND reason = :reason
+   AND run IS NOT DISTINCT FROM CAST(:run AS text)
+   AND interval_start IS NOT DISTINCT FROM CAST(:start AS timestamptz) ORDER BY txid LIMIT 1;
+
+-- page_gives_up --
+-- The aborted batch whose records a txid counts as read.
+SELECT txid FROM report.batches
+ WHERE topology = :topology AND status = 'aborted' AND txid < :txid AND reason = :reason
+   AND run IS NOT DISTINCT FROM CAST(:run AS text)
+   AND interval_start IS NOT DISTINCT FROM CAST(:start AS timestamptz) ORDER BY txid DESC LIMIT 1;
+
+-- page_moments --
+-- When a batch was committed, and its interval.
+SELECT committed_at, interval_start, interval_end FROM report.batches WHERE topology = :topology AND txid = :txid;
+
 -- page_proof --
 -- What shows that a batch counts once: the attempt that counts, its records by partition, and whether a rebuild counted it anew.
 SELECT (SELECT a.attempt FROM report.attempts a
@@ -113,16 +131,18 @@ SELECT (SELECT interval_start FROM report.batches
          ORDER BY interval_start DESC LIMIT 1) AS last;
 
 -- page_intervals --
--- The newest intervals that begin in a window of time; which txid counts each, and what that one read.
+-- The newest intervals that begin in a window of time; which txid counts each, what that one read, and why it was asked for.
 SELECT b.interval_start, b.interval_end, b.txid, b.kind, b.status, b.attempts, b.run_id,
        CASE WHEN b.status <> 'committed' THEN NULL WHEN b.replaced_by IS NULL THEN b.txid ELSE c.txid END AS counts,
        CASE WHEN b.replaced_by IS NULL THEN b.records ELSE c.records END AS records,
+       CASE WHEN b.replaced_by IS NULL THEN b.reason ELSE c.reason END AS reason,
+       CASE WHEN b.replaced_by IS NULL THEN b.requested_by ELSE c.requested_by END AS requested_by,
        b.status IN ('planned', 'emitted') AND EXISTS (
            SELECT FROM report.attempts a
             WHERE a.topology = b.topology AND a.txid = b.txid AND a.attempt_id = b.attempts AND a.status = 'failed') AS failing
   FROM report.batches b
   LEFT JOIN LATERAL (
-       SELECT r.txid, r.records FROM report.restatements r
+       SELECT r.txid, r.records, r.reason, r.requested_by FROM report.restatements r
         WHERE b.replaced_by IS NOT NULL AND r.topology = b.topology AND r.position = b.txid AND r.status = 'committed'
           AND r.replaced_by IS NULL LIMIT 1) c ON true
  WHERE b.topology = :topology AND b.interval_start >= :start AND b.interval_start < :end

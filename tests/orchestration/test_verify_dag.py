@@ -81,10 +81,10 @@ def test_its_task_tells_what_it_found_and_fails_for_what_is_wrong(project: Path)
     made: dict[str, Any] = told_with_airflow(PROGRAM, str(project / "dags" / "words.py"), folder=project)
     assert made["dag"][:5] == ["words.verify", False, "spark", 2, ["txbatch"]]
     assert "2 batches, chosen by chance, are read again" in made["dag"][5]
-    line = "verified txids: 2; 3 EQUAL"
+    line = "verified txids: 2; 3 EQUAL; 4 keys compared"
     assert made["well"] == [{"txbatch": line, "findings": [], "returned": {"EQUAL": 3}}] * 2
     wrong = made["wrong"]
-    line = "verified txids: 2; 2 EQUAL, 1 DIFFERENT (state words)"
+    line = "verified txids: 2; 2 EQUAL, 1 DIFFERENT (state words); 4 keys compared, 1 differs"
     assert (wrong["txbatch"], wrong["failed"]) == (line, f"words: {line}; see `txbatch verify`")
     (found,) = wrong["findings"]
     assert (found["what"], found["outcome"], found["keys"]) == ("state words", "DIFFERENT", "b")

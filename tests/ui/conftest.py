@@ -72,7 +72,9 @@ def _tokens(patch: pytest.MonkeyPatch, file: Path) -> dict[str, str]:
     import_all_models()
     engine = create_engine(f"sqlite:///{file}")
     tables = [
-        Base.metadata.tables[name] for name in ("dag", "dag_bundle", "revoked_token") if name in Base.metadata.tables
+        Base.metadata.tables[name]
+        for name in ("dag", "dag_bundle", "dag_run", "revoked_token")
+        if name in Base.metadata.tables
     ]
     Base.metadata.create_all(engine, tables)
     patch.setattr(settings, "Session", scoped_session(sessionmaker(engine, expire_on_commit=False)))

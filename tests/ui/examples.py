@@ -31,6 +31,16 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 TOPOLOGIES = {"flights": "topology", "orders": "topology_empty", "clicks": "topology_partitions"}
 BATCHES = {2: "batch_replaced", 31: "batch_restate", 33: "batch_failing", 99000: "batch_partitions"}
 CHANGED = "txbatch: txid 35 restates txid 30"
+# What a run that verifies leaves behind.
+FOUND = [
+    {
+        "what": "state flights",
+        "outcome": "DIFFERENT",
+        "reason": "rows were changed by hand <b>",
+        "keys": "B6, JFK; UA, \u202eRWE",
+        "restate": "",
+    }
+]
 # Airflow's page around the frame, with the sandbox that Airflow gives the frame.
 AROUND = """<!doctype html><html class="dark"><title>Airflow</title>
 <iframe name="tab" sandbox="allow-scripts allow-same-origin allow-forms allow-downloads" width="1300" height="800"
@@ -143,8 +153,8 @@ def application(examples: Examples) -> Starlette:
             return JSONResponse({"dag_run_id": "manual__2026-11-27T12:00:00+00:00", "state": "queued"})
         if path.endswith("xcomEntries"):
             return JSONResponse({"xcom_entries": [{"task_id": "emit_batch", "key": "plan"}], "total_entries": 1})
-        if path.endswith("xcomEntries/plan"):
-            return JSONResponse({"value": payload("plan")})
+        if "xcomEntries/" in path:
+            return JSONResponse({"value": payload("plan") if path.endswith("/plan") else FOUND})
         if "/dagRuns/" in path:
             return JSONResponse(
                 {"dag_run_id": "manual__2026-11-27T12:00:00+00:00", "state": "success", "note": CHANGED}

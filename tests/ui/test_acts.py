@@ -89,15 +89,43 @@ def test_a_hole_is_also_opened_by_its_cell(browser: Browser, examples: Examples)
         watched.page.get_by_role("dialog").get_by_text("which no batch has").wait_for()
 
 
-def test_an_open_batch_is_given_up(browser: Browser, examples: Examples) -> None:
+@pytest.mark.parametrize(
+    ("choice", "conf"), [("free its records", {}), ("count its records as read", {"abort_skip": True})]
+)
+def test_an_open_batch_is_given_up(browser: Browser, examples: Examples, choice: str, conf: dict[str, object]) -> None:
+    """What becomes of the records is asked: nothing is chosen before, and the focus goes to what is missing."""
     with dialog(browser, examples, "&page=batch&txid=33", "Give up…") as (watched, box):
         assert "counts nothing yet" in said(box)
-        box.get_by_label("count its records as read").check()
         box.get_by_label("why").fill("its file is damaged")
         box.get_by_role("button", name="Give up").click()
+        assert watched.focused() == "free its records: the next run of its interval reads them again"
+        assert examples.posted == []
+        box.get_by_label(choice).check()
+        box.get_by_role("button", name="Give up").click()
         until(lambda: examples.posted)
-        assert examples.posted[0][1]["conf"] == {"abort": 33, "why": "its file is damaged", "abort_skip": True}
-        assert watched.wrong() == []
+        assert examples.posted[0][1]["conf"] == {"abort": 33, "why": "its file is damaged", **conf}
+        assert (watched.wrong(), watched.nameless()) == ([], [])
+
+
+def test_of_one_partition_records_can_only_be_counted_as_read(browser: Browser, examples: Examples) -> None:
+    examples.instead["/batches/99000"] = (200, payload("batch_failing"))
+    with opened(browser, examples.url("?dag_id=clicks&page=batch&txid=99000")) as watched:
+        watched.page.get_by_role("button", name="Give up…").click()
+        box = watched.page.get_by_role("dialog")
+        free, read = box.get_by_label("free its records"), box.get_by_label("count its records as read")
+        free.check()
+        box.get_by_label("of one partition alone").fill("south")
+        assert (free.is_disabled(), read.is_checked()) == (True, True)
+        box.get_by_label("of one partition alone").fill("")
+        assert free.is_enabled()
+        box.get_by_label("of one partition alone").fill("south")
+        box.get_by_label("why").fill("x")
+        box.get_by_role("button", name="Give up").click()
+        until(lambda: examples.posted)
+        assert examples.posted[0][1]["conf"] == {
+            **{"abort": 33, "why": "x"},
+            **{"abort_skip": True, "abort_partition": "south"},
+        }
 
 
 def test_verifying_triggers_the_dag_that_verifies(browser: Browser, examples: Examples) -> None:
@@ -106,6 +134,32 @@ def test_verifying_triggers_the_dag_that_verifies(browser: Browser, examples: Ex
         box.get_by_role("button", name="Verify").click()
         until(lambda: examples.posted)
         assert examples.posted == [("dags/flights.verify/dagRuns", {"logical_date": None, "conf": {}})]
+        until(lambda: "state flights DIFFERENT B6, JFK; UA, \\u202eRWE rows were changed by hand <b>" in said(box))
+        assert (watched.wrong(), watched.nameless()) == ([], [])
+
+
+def test_what_a_run_works_on_is_told_and_its_batches_are_linked_in_the_end(
+    browser: Browser, examples: Examples
+) -> None:
+    """While the run works its batches come with the turns of the page; in the end one more request asks for them."""
+    run = {"dag_run_id": "manual__x", "state": "running", "note": None}
+    examples.instead["dagRuns/manual"] = (200, run)
+    examples.instead["runs/manual"] = (200, payload("run"))
+    (batch,) = payload("run")["batches"]
+    planned = batch | {"txid": 35, "status": "planned", "run_id": "manual__2026-11-27T12:00:00+00:00", "failing": False}
+    with dialog(browser, examples, "&page=batch&txid=30", "Count again…") as (watched, box):
+        examples.instead["/turn"] = (200, {"one": payload("topology"), "batches": {"batches": [planned], "next": None}})
+        box.get_by_label("why").fill("x")
+        box.get_by_role("button", name="Count again").click()
+        until(lambda: "is running" in said(box) and "txid 35" in said(box) and "planned" in said(box))
+        assert examples.count("runs/manual") == 0
+        examples.instead["dagRuns/manual"] = (200, run | {"state": "success", "note": CHANGED})
+        until(lambda: f"txid {batch['txid']}" in said(box) and "is done" in said(box))
+        assert examples.count("runs/manual") == 1
+        assert CHANGED in said(box)
+        box.get_by_role("link", name=f"txid {batch['txid']}").click()
+        box.wait_for(state="detached")
+        until(lambda: f"txid={batch['txid']}" in watched.page.url)
         assert watched.wrong() == []
 
 
@@ -151,6 +205,7 @@ def test_who_may_not_trigger_sees_why(browser: Browser, examples: Examples) -> N
         button = watched.page.get_by_role("button", name="Count again…")
         assert button.is_disabled()
         assert button.get_attribute("title") == "You may not trigger this DAG."
+        assert "Verify… You may not trigger this DAG." in watched.text()
         assert "the DAG is paused" in watched.text()
 
 
@@ -202,6 +257,9 @@ def test_an_error_is_explained_without_a_shell(browser: Browser, examples: Examp
             box
         )
         assert "**" not in said(box)
+        assert "In Airflow, without a shell:" in said(box)
+        assert "txbatch abort: Give up… on the page Batch" in said(box)
+        assert "txbatch verify" not in said(box)
         assert examples.count("errors/TX301") == 1
         assert watched.nameless() == []
         watched.page.keyboard.press("Escape")

@@ -35,6 +35,15 @@ ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
     "its attempts": ("page_attempts", {"topology": "log", "txid": 777, "limit": 101}, 50),
     "its reads": ("page_reads", {"topology": "log", "txid": 777, "limit": 101}, 200),
     "its restates": ("page_restates", {"topology": "log", "position": 777, "limit": 100}, 100),
+    "what gives it up": (
+        *("page_given_up_by", {"topology": "log", "txid": 777, "reason": "x", "run": "run 777", "start": None}),
+        200,
+    ),
+    "what it gives up": (
+        *("page_gives_up", {"topology": "log", "txid": 777, "reason": "x", "run": "run 777", "start": None}),
+        200,
+    ),
+    "its moments": ("page_moments", {"topology": "log", "txid": 777}, 50),
     "its proof": ("page_proof", {"topology": "log", "txid": 777}, 200),
     "all time": ("page_span", {"topology": "hours"}, 200),
     "a month of hours": (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, Route
 from support import until
-from ui.browser import PHONE, WIDE, Watched, opened
+from ui.browser import PHONE, WIDE, Watched, opened, said
 from ui.examples import Examples, payload
 
 FLIGHTS = "?dag_id=flights"
@@ -36,11 +37,21 @@ PAGES = {
             "30 days · 1 hole between them",
             "Not counted: 2013-01-13 (America/New_York): no batch has it",
             "Count it…",
+            "2013-01-02: txid 31 counts it; asked for by ana: “the file of the 2nd was cut off”",
+            "✓ committed ↻ counted again not counted more than one attempt",
         ],
     ),
     "partitions": (
         "?dag_id=clicks&page=completeness",
-        ["1 partition cannot be read", "part-00002.txt", "9007199254740001", "txid 41", HOSTILE, "\\u202etxt.cod"],
+        [
+            "1 partition cannot be read",
+            "✓ read not readable; a line leads to what filled it",
+            "part-00002.txt",
+            "9007199254740001",
+            "txid 41",
+            HOSTILE,
+            "\\u202etxt.cod",
+        ],
     ),
     "batch": (
         f"{FLIGHTS}&page=batch&txid=30",
@@ -197,6 +208,20 @@ def test_a_window_without_a_hole_tells_of_a_hole_elsewhere(browser: Browser, exa
         assert watched.wrong() == []
 
 
+def test_a_hole_that_was_counted_later_names_the_user_behind_its_run(browser: Browser, examples: Examples) -> None:
+    """What is counted in its order is not listed, whoever triggered it."""
+    told = payload("intervals")
+    for each in told["intervals"]:
+        each["triggered_by"] = "bo <b>"
+    told["intervals"][4]["txid"] = 35
+    examples.instead["/intervals"] = (200, told)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=completeness")) as watched:
+        why = said(watched.page.get_by_role("list", name="Why"))
+        assert "2013-01-05: txid 5 counts it; its run was triggered by bo <b>" in why
+        assert why.count("counts it") == 2
+        assert watched.wrong() == []
+
+
 def test_a_batch_that_was_counted_again_twice_names_the_one_that_counts(browser: Browser, examples: Examples) -> None:
     replaced = payload("batch_replaced")
     (first,) = replaced["restates"]
@@ -212,6 +237,52 @@ def test_not_all_is_well_while_a_partition_is_left_out(browser: Browser, example
     with opened(browser, examples.url("?dag_id=clicks")) as watched:
         assert "1 partition left out" in watched.text()
         assert "Nothing waits" not in watched.text()
+
+
+@pytest.mark.parametrize(
+    ("txid", "changes", "told", "to"),
+    [
+        (32, {"status": "aborted", "given_up_by": 35}, "It was given up and counts nothing: “cut off”. txid 35 ", 35),
+        (35, {"kind": "skip", "gives_up": 32}, "count nothing: “cut off”. They are those of txid 32.", 32),
+    ],
+)
+def test_a_batch_that_was_given_up_and_what_counts_its_records_lead_to_each_other(
+    browser: Browser, examples: Examples, txid: int, changes: dict[str, Any], told: str, to: int
+) -> None:
+    batch = payload("batch")
+    own = {name: changes.pop(name) for name in ("status", "kind") if name in changes}
+    batch["batch"].update(own, txid=txid, reason="cut off")
+    examples.instead[f"/batches/{txid}?"] = (200, batch | {"triggered_by": "bo <b>"} | changes)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid={txid}")) as watched:
+        assert told in watched.text()
+        assert "triggered by bo <b>" in watched.text()
+        watched.page.get_by_role("link", name=f"txid {to}").click()
+        watched.page.wait_for_url(f"**txid={to}")
+        assert watched.wrong() == []
+
+
+def test_a_txid_is_gone_to_by_its_number_and_the_window_moves_both_ways(page: Watched, examples: Examples) -> None:
+    one = payload("topology")
+    one["topology"]["newest_txid"] = 500
+    examples.instead["/turn"] = (200, {"one": one, "batches": payload("batches")})
+    page.go(examples.url(f"{FLIGHTS}&before=35"))
+    page.page.get_by_role("link", name="Newer").click()
+    until(lambda: examples.count("before=95") > 0)
+    page.page.get_by_label("go to txid").fill("30")
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector(".title h2")
+    before = page.page.get_by_role("button", name="The batch before: 29")
+    assert said(before) == "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK} 29"
+    before.click()
+    until(lambda: "txid=29" in page.page.url)
+    assert page.wrong() == []
+
+
+def test_changes_of_one_batch_name_who_asked_for_it(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(f"{FLIGHTS}&page=changes&from=30&to=31")) as watched:
+        told = "asked for by ana: “the file of the 2nd was cut off”; its run was triggered by ana"
+        until(lambda: told in watched.text())
+        assert "txid 31" in watched.text()
         assert watched.wrong() == []
 
 
@@ -319,6 +390,9 @@ def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, 
         watched.page.keyboard.press("ArrowLeft")
         until(lambda: "8.483050847457626" in watched.text())
         assert "as of txid 30" in watched.text()
+        assert "committed 2026-11-20 10:02:20 · covers 2013-01-12" in watched.text()
+        spoken = "txid 30, committed 2026-11-20 10:02:20 · covers 2013-01-12"
+        assert slider.get_attribute("aria-valuetext") == spoken
         (asked,) = (each for each in examples.asked if "as-of" in each)
         assert "txid=30" in asked
         slider.evaluate(DRAGGED)
@@ -333,6 +407,9 @@ def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, 
         examples.instead["as-of"] = (200, payload("as_of_absent"))
         watched.page.keyboard.press("ArrowRight")
         until(lambda: "flights \N{EN DASH}" in watched.text())
+        examples.instead["as-of"] = (200, payload("as_of_absent") | {"committed_at": None, "start": None})
+        watched.page.keyboard.press("ArrowRight")
+        until(lambda: "not committed" in watched.text())
 
 
 def test_as_of_a_txid_the_table_has_what_counted_then_and_proves_nothing_of_now(

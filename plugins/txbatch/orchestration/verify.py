@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
 from txbatch.core.errors import InvalidArgument
+from txbatch.core.text import how_many
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import open_steps
@@ -109,14 +110,24 @@ class VerifyOperator(EmitBatchOperator):
 
 
 def summary(found: Sequence[Finding]) -> str:
-    """Return the findings in a line: `verified txids: 5; 6 EQUAL`, if the sixth is a state."""
+    """Return the findings in a line: `verified txids: 5; 6 EQUAL; 60 keys compared`, if the sixth is a state."""
     told = ", ".join(f"{number} {outcome}" for outcome, number in _counted(found).items())
     batches = sum(each.what == "batch" for each in found)
     wrong = ", ".join(each.name for each in found if not each.ok)
     again = ", ".join(each.name for each in found if each.restate)
     named = f" ({wrong})" if wrong else ""
     differs = f"; the source differs since, and a restate counts it as it is now: {again}" if again else ""
-    return f"verified txids: {batches}; {told or 'nothing is committed yet'}{named}{differs}"
+    return f"verified txids: {batches}; {told or 'nothing is committed yet'}{named}{_keys_told(found)}{differs}"
+
+
+def _keys_told(found: Sequence[Finding]) -> str:
+    """Return how many keys were compared, of batches and of states, and how many differ."""
+    compared = [of for each in found for of in each.compared if of.why_not is None]
+    if not compared:
+        return ""
+    different = sum(each.different for each in compared)
+    differ = f", {different:,} {'differs' if different == 1 else 'differ'}" if different else ""
+    return f"; {how_many(sum(each.keys for each in compared), 'key')} compared{differ}"
 
 
 def _counted(found: Sequence[Finding]) -> dict[str, int]:

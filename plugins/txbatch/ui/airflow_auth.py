@@ -16,6 +16,7 @@ from airflow.configuration import conf
 from airflow.exceptions import AirflowConfigException
 from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.utils.session import create_session
 from fastapi import Depends, HTTPException
@@ -69,6 +70,15 @@ def dags(ids: Iterable[str]) -> dict[str, bool]:
     with create_session() as session:
         there = select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_([*ids]), ~DagModel.is_stale)
         return {row.dag_id: bool(row.is_paused) for row in session.execute(there)}
+
+
+def triggered_by(dag_id: str, run_ids: Iterable[str]) -> dict[str, str]:
+    """Return the users who triggered some runs of a DAG, by run; none for a run by nobody, or of which nothing is kept."""
+    with create_session() as session:
+        of = select(DagRun.run_id, DagRun.triggering_user_name).where(
+            DagRun.dag_id == dag_id, DagRun.run_id.in_([*run_ids]), DagRun.triggering_user_name.is_not(None)
+        )
+        return {row.run_id: str(row.triggering_user_name) for row in session.execute(of)}
 
 
 def show_values() -> bool:

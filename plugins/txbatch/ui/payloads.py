@@ -27,7 +27,8 @@ from txbatch.ui.state_payloads import Column, State
 #  Partitions.rows     the partitions of this page with the column at the right, `next` for `after`; `search` is a part of a
 #                      name; 100 partitions are a page; `after` and `next` are stream and partition as one text
 #  Keys.rows           whole keys; `key` given once for each leading column narrows, `starts` is the begin of the next column
-#  AsOf                `first` and `last`: what txids can be asked
+#  AsOf                `first` and `last`: what txids can be asked; `committed_at`, `start` and `end` of the batch, null for none
+#  Detail.given_up_by  the txid that counts the records of this aborted batch as read; `gives_up`: of such a txid, the batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A batch with its tries, reads and restates."""
+    """A batch with its tries, reads and restates. `triggered_by`: the user of Airflow who triggered the run of the batch."""
 
     batch: Batch
     attempts: list[Attempt]
@@ -256,6 +257,9 @@ class Detail:
     more_reads: bool
     restates: list[Restatement]
     proof: Proof
+    given_up_by: int | None
+    gives_up: int | None
+    triggered_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +274,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A batch by time. `counts`: the txid that counts the interval, which is a restate's where one was committed."""
+    """A batch by time. `counts`: the txid that counts the interval, which is a restate's where one was committed.
+
+    `reason` and `requested_by` are those of that txid. `triggered_by`: the user of Airflow who triggered its run.
+    """
 
     start: str
     end: str
@@ -282,6 +289,9 @@ class Interval:
     attempts: int
     records: str | None
     run_id: str | None
+    reason: str | None
+    requested_by: str | None
+    triggered_by: str | None
 
 
 @dataclass(frozen=True, slots=True)

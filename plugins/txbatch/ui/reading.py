@@ -113,6 +113,9 @@ def detail(connection: Connection, name: str, txid: int) -> Detail:
         more_reads=len(reads) > READS_MAX,
         restates=[shown.restatement(row) for row in restates],
         proof=_proof(connection, name, batch),
+        given_up_by=_given_up_by(connection, name, batch) if batch.status == "aborted" else None,
+        gives_up=_other(connection, "page_gives_up", name, batch, txid) if batch.kind == "skip" else None,
+        triggered_by=None,
     )
 
 
@@ -201,6 +204,19 @@ def _proof(connection: Connection, name: str, batch: Batch) -> Proof:
     equal = batch.records == of_partitions if counted and of_partitions is not None and not row["rebuilt"] else None
     read = batch.records if counted else None
     return Proof(batch.attempts, row["attempt"], read, of_partitions, equal, row["rebuilt"], None)
+
+
+def _given_up_by(connection: Connection, name: str, batch: Batch) -> int | None:
+    """Return the txid that counts the records of an aborted batch as read; None if the records were free."""
+    found = _other(connection, "page_given_up_by", name, batch, batch.txid)
+    # The run may have planned its records anew, and then given these up for the same reason.
+    own = found is not None and _other(connection, "page_gives_up", name, batch, found) == batch.txid
+    return found if own else None
+
+
+def _other(connection: Connection, statement: str, name: str, batch: Batch, txid: int) -> int | None:
+    told = {"reason": batch.reason, "run": batch.run, "start": batch.start}
+    return next((row["txid"] for row in _rows(connection, statement, topology=name, txid=txid, **told)), None)
 
 
 def _batches(connection: Connection, name: str, limit: int, **asked_for: Any) -> list[Batch]:

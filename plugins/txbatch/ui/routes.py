@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from txbatch.ui.payloads import (
     Batches,
     Detail,
     Explained,
+    Interval,
     Intervals,
     One,
     Overview,
@@ -113,7 +115,9 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
     ) -> Intervals:
         """Return the intervals beginning in a window of time, and the time not counted."""
         with reader.snapshot() as connection:
-            return reading.intervals(connection, name, start, end)
+            found = reading.intervals(connection, name, start, end)
+        users = airflow_auth.triggered_by(name, {each.run_id for each in found.intervals if each.run_id})
+        return replace(found, intervals=[_with_user(each, users) for each in found.intervals])
 
     @made.get(f"{_TOPOLOGY}/partitions")
     def partitions(name: Readable, first: str, last: str, after: str = "", search: str = "") -> Partitions:
@@ -121,6 +125,12 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
         txids, begin = asked.txids(first, last, reading.TXIDS_MAX), asked.after(after)
         with reader.snapshot() as connection:
             return reading.partitions(connection, name, txids, begin, search)
+
+
+def _with_user(interval: Interval, users: dict[str, str]) -> Interval:
+    """Return an interval with the user behind its run, unless the run of a restate counts the interval."""
+    own = interval.counts in (None, interval.txid)
+    return replace(interval, triggered_by=users.get(interval.run_id or "")) if own else interval
 
 
 def _told_by_airflow(name: str, user: User) -> dict[str, Any]:
@@ -154,7 +164,10 @@ def _of_batches(made: APIRouter, reader: Reader) -> None:
         """Return a batch with its attempts, reads and restates, and the proof that the batch counts once."""
         number = asked.txid(txid)
         with reader.snapshot() as connection:
-            return reading.detail(connection, name, number)
+            found = reading.detail(connection, name, number)
+        # The rights on this topology's DAG let nobody read the runs of another one.
+        run_id = found.batch.run_id if found.batch.dag_id == name else None
+        return replace(found, triggered_by=airflow_auth.triggered_by(name, [run_id]).get(run_id)) if run_id else found
 
     @made.get(f"{_TOPOLOGY}/batches/{{txid}}/changes", dependencies=[Depends(shows_values)])
     def changes_of_batch(name: Readable, txid: str, state: Text = None, limit: Text = None) -> Changes:

@@ -177,6 +177,9 @@ def interval(row: Row) -> Interval:
         row["attempts"],
         text(row["records"]),
         row["run_id"],
+        row["reason"],
+        row["requested_by"],
+        None,
     )
 
 

@@ -96,7 +96,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """A key's values as of a txid. `row` None: the key was not there."""
+    """A key's values as of a txid, with the moment and the interval of the batch. `row` None: the key was not there."""
 
     state: str
     key: list[str]
@@ -106,3 +106,6 @@ class AsOf:
     row: list[str | None] | None
     first: int
     last: int
+    committed_at: str | None
+    start: str | None
+    end: str | None

@@ -119,7 +119,9 @@ class StatePages(HistoryReader):
             connection.exec_driver_sql(f"SELECT {known}%(state)s, %(txid)s)", asked)
             of = f"{shape.function('corrected' if corrected else 'as_of', schema)}(%(txid)s)"
             row = _texts(connection, shape, of, asked)
-        return AsOf(state, list(key), txid, corrected, shape.values, row, can["first"], can["last"])
+            found = connection.execute(query("page_moments"), {"topology": self.topology, "txid": txid}).first()
+        when = map(shown.at, found or (None, None, None))
+        return AsOf(state, list(key), txid, corrected, shape.values, row, can["first"], can["last"], *when)
 
     def changed(self, state: str, first: int, last: int, limit: int) -> Changes:
         """Return the keys with different values at two txids."""

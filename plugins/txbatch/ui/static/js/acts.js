@@ -1,24 +1,27 @@
-// Acts: each is a run of a DAG, which the browser triggers with the session of whoever looks. Airflow decides who may.
+// Acts: each is a run of a DAG, triggered with the reader's own session. Airflow decides who may.
 
 import { ofAirflow } from "./address.js";
+import { get, route } from "./api.js";
 import { open, told } from "./dialog.js";
-import { h } from "./dom.js";
+import { bdi, h, p } from "./dom.js";
 import { codeIn } from "./explain.js";
-import { button, field, ill, refusal, outside } from "./pieces.js";
-import { planned } from "./plan.js";
-import { follow, paused, planOf, trigger } from "./runs.js";
+import { button, field, ill, refusal, outside, stateOf, txidLink } from "./pieces.js";
+import { findings, planned } from "./plan.js";
+import { follow, leftBy, paused, trigger } from "./runs.js";
 import { covers, digits, hours, many, plain, took, unit, zoneOf } from "./words.js";
 
 const WHY_MAX = 1000;
+const LISTED_MAX = 10;
+const STATES = { queued: "is queued", running: "is running", success: "is done", failed: "has failed" };
 const NEVER_HALF = "Until then reports show the old numbers, and after it the new ones: never half.";
-// What is told behind the words of a refusal, by its status; 0 is also for a server, or a proxy, that failed on the way.
+// More words on a refusal, by its status; 0 is also for a proxy that failed.
 const MORE = {
   0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
   401: " Log in again, and then ask again.",
   403: " Airflow decides who may trigger a run.",
 };
 
-/** Open the dialog that counts a committed batch again; without a batch its field asks which. */
+// Open the dialog that counts a batch again; without a batch a field asks which.
 export function countAgain(view, batch) {
   open(batch ? `Count txid ${digits(batch.txid)} again` : "Count batches again", (hands) => {
     const conf = (values) => ({ restate: batch ? String(batch.txid) : values.get("restate").trim(), why: values.get("why").trim() });
@@ -29,7 +32,7 @@ export function countAgain(view, batch) {
       act(view, hands, view.topology, asked, then);
     };
     const done = () => hands.valid() && run(conf(hands.values()));
-    // "Do it" counts again what the plan is of; another text in the field drops the plan.
+    // "Do it" does what the plan is of.
     const plan = () => {
       if (!hands.valid("restate")) return;
       const given = conf(hands.values());
@@ -65,7 +68,7 @@ function nowCounts(batch) {
   return [`txid ${digits(batch.txid)} ${does}: `, parts.filter(Boolean).join(", "), "."];
 }
 
-/** Open the dialog that counts a hole: a catch-up run of exactly its interval. */
+// Open the dialog that counts a hole.
 export function countHole(view, gap, zone) {
   open("Count what is missing", (hands) => {
     const conf = { catch_up: `${gap.start}/${gap.end}` };
@@ -88,31 +91,33 @@ function missing({ intervals }, gap) {
   return many(count, unit(length).replace(/s$/, ""));
 }
 
-/** Open the dialog that gives up an open batch: frees its records, or counts them as read. */
+// Open the dialog that gives up an open batch.
 export function giveUp(view, batch) {
   open(`Give up txid ${digits(batch.txid)}`, (hands) => {
     const conf = (values) => {
       const partition = values.get("partition")?.trim();
       return {
         ...{ abort: batch.txid, why: values.get("why").trim() },
-        ...(values.get("skip") !== null || partition ? { abort_skip: true } : {}),
+        ...(values.get("skip") || partition ? { abort_skip: true } : {}),
         ...(partition ? { abort_partition: partition } : {}),
       };
     };
     // Of one partition alone, records can only be counted as read.
     const lock = ({ target }) => {
-      const { skip } = target.form.elements;
-      const filled = target.value.trim() !== "";
-      if (filled !== skip.disabled) skip.checked = skip.disabled = filled;
+      const [free, read] = target.form.elements.skip;
+      free.disabled = target.value.trim() !== "";
+      if (free.disabled) read.checked = true;
     };
+    const choice = (value, words) => h("label", { class: "check" }, h("input", { type: "radio", name: "skip", value, required: true }), words);
     const lost = batch.records == null ? "the records that its plan names" : many(batch.records, "record");
     return {
       told: [
-        told(`txid ${digits(batch.txid)} is ${batch.status}, and counts nothing yet. Given up, it never will; the next plan reads its records again.`),
-        told(`Counted as read, ${lost} are lost to the numbers, until a restate counts them after all.`),
+        told(`txid ${digits(batch.txid)} is ${batch.status}, and counts nothing yet. Given up, it never will.`),
       ],
       fields: [
-        h("label", { class: "check" }, h("input", { type: "checkbox", name: "skip" }), " count its records as read"),
+        h("div", { role: "radiogroup", label: "Its records" },
+          choice("", `free its records: the ${view.one.topology.by_interval ? "next run of its interval" : "next plan"} reads them again`),
+          choice("true", `count its records as read: ${lost} are lost to the numbers, until a restate counts them after all`)),
         view.one.topology.by_interval ? null : field("of one partition alone", "partition", { placeholder: "all", on: { input: lock } }),
         whyField(),
       ],
@@ -121,11 +126,11 @@ export function giveUp(view, batch) {
   });
 }
 
-/** Open the dialog that verifies the topology by its own DAG. */
+// Open the dialog that verifies the topology by its own DAG.
 export function verify(view) {
   open("Verify", (hands) => ({
     told: [
-      told("The DAG ", h("bdi", {}, view.one.dags.verify), " reads committed batches again and compares them with the stored numbers. It changes nothing."),
+      told("The DAG ", bdi(view.one.dags.verify), " reads committed batches again and compares them with the stored numbers. It changes nothing."),
       told("It takes about as long as counting took."),
     ],
     fields: null,
@@ -152,18 +157,32 @@ async function act(view, hands, dagId, conf, then = null) {
 
 async function watch(view, hands, dagId, runId, then) {
   const isPaused = await paused(dagId);
-  const first = (state) => h("p", {}, "Run ", outside(ofAirflow("dags", dagId, "runs", runId), {}, h("bdi", {}, runId)), `: ${state}`);
-  const away = (error) => hands.say(first("unknown just now"), ill(refusal(error), " Asking again…"));
-  const tell = (run) => hands.say(first(run.state), note(run, isPaused));
+  const first = (state) => p("", "Run ", outside(ofAirflow("dags", dagId, "runs", runId), {}, bdi(runId)), ` ${STATES[state] ?? state}`);
+  const away = (error) => hands.say(first("is unknown just now"), ill(refusal(error), " Asking again…"));
+  // While the run works, its batches are those of the page's own turns.
+  const tell = (run) => hands.say(first(run.state), batchesOf(view, view.newest()?.filter((each) => each.run_id === runId)), note(run, isPaused));
   tell({ state: "queued" });
   view.soon();
   try {
     const ended = await follow(dagId, runId, hands.open, tell, away);
     view.soon();
     if (ended && then) await then({ ...ended, first: first(ended.state) });
+    else if (ended) hands.say(first(ended.state), await came(view, dagId, runId).catch(() => null), note(ended, false));
   } catch (error) {
-    hands.say(first("followed no more"), ill(refusal(error)));
+    hands.say(first("is followed no more"), ill(refusal(error)));
   }
+}
+
+// What came of a run: its batches, or what a run that verifies has found.
+async function came(view, dagId, runId) {
+  if (dagId !== view.topology) return findings(await leftBy(dagId, runId, "findings"));
+  return batchesOf(view, (await get(route(dagId, "runs", runId))).batches);
+}
+
+function batchesOf({ topology }, batches = []) {
+  const line = (each) => h("li", { key: each.txid }, txidLink(topology, each.txid), ": ", stateOf(each));
+  const more = batches.length - LISTED_MAX;
+  return h("ul", {}, batches.slice(0, LISTED_MAX).map(line), more > 0 && h("li", {}, `and ${many(more, "batch", "batches")} more`));
 }
 
 function note(run, isPaused) {
@@ -174,7 +193,7 @@ function note(run, isPaused) {
 
 async function showPlan(view, hands, run, doIt) {
   if (run.state !== "success") return hands.say(run.first, note(run, false));
-  const plan = await planOf(view.topology, run.dag_run_id);
+  const plan = await leftBy(view.topology, run.dag_run_id, "plan");
   return hands.say(run.first, plan === null ? note(run, false) : planned(plan, view.one.states),
-    h("p", {}, "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
+    p("", "Nothing is changed yet. ", button("Do it", doIt, { class: "act primary" })));
 }

@@ -1,4 +1,4 @@
-// The address of the page is its state. Links inside stay in the frame; links to Airflow leave the frame.
+// The address of the page is its state. Links to Airflow leave the frame.
 
 import { search } from "./api.js";
 
@@ -8,7 +8,7 @@ const NAMES = [
 ];
 const OF_ASSETS = "txbatch://";
 
-/** Return what the address names: null for what is not there, and `key` as a list. */
+// Return what the address names: null for what is not there, and `key` as a list.
 export function read() {
   const query = new URLSearchParams(location.search);
   const found = Object.fromEntries(NAMES.map((name) => [name, query.get(name)]));
@@ -16,19 +16,19 @@ export function read() {
   return { ...found, key: query.getAll("key"), topology: found.dag_id ?? asset };
 }
 
-/** Return the address of a page of a topology. */
+// Return the address of a page of a topology.
 export function href(topology, page, more = {}) {
   return `?${search({ dag_id: topology, page, ...more })}`;
 }
 
-/** Go to an address inside the frame. */
+// Go to an address inside the frame.
 export function go(address, { replace = false } = {}) {
   if (replace) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
   window.dispatchEvent(new Event("went"));
 }
 
-/** Handle a click on a link inside: no request for the document. With a key of the keyboard held, the browser handles the click. */
+// Handle a click on a link inside, without a request for the document; with a key held the browser does.
 export function follow(event, link) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return true;
   event.preventDefault();
@@ -36,7 +36,7 @@ export function follow(event, link) {
   return false;
 }
 
-/** Handle a click on a link to Airflow: the frame's sandbox lets no link out, so that the surrounding page follows the link. */
+// Handle a click on a link to Airflow: the sandbox lets no link out, so the surrounding page follows.
 export function leave(event, link) {
   if (window.parent === window) return true;
   event.preventDefault();
@@ -44,7 +44,7 @@ export function leave(event, link) {
   return false;
 }
 
-/** Let the surrounding page go to an address. */
+// Let the surrounding page go to an address.
 export function outside(url, beside = false) {
   const place = window.parent.document;
   const link = place.createElement("a");
@@ -55,12 +55,12 @@ export function outside(url, beside = false) {
   link.remove();
 }
 
-/** Return the address of a page of Airflow, from the page's own. */
+// Return the address of a page of Airflow, from the page's own.
 export function ofAirflow(...parts) {
   return `../${parts.map(encodeURIComponent).join("/")}`;
 }
 
-/** Return the address of Airflow's login, which leads back to where the reader is. */
+// Return the address of Airflow's login, which leads back to where the reader is.
 export function login() {
   return new URL(`../api/v2/auth/login?${search({ next: window.parent.location.href })}`, location.href).href;
 }

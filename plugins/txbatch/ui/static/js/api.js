@@ -1,6 +1,6 @@
 // Requests: to the pages' own routes, and to Airflow's REST with the session of whoever looks.
 
-/** A request that failed, with the status and the words of the answer; status 0: there was no answer that can be read. */
+// A request that failed, with the status and the words of the answer; 0: no answer that can be read.
 export class Refused extends Error {
   constructor(status, text) {
     super(text);
@@ -12,21 +12,21 @@ export class Refused extends Error {
   }
 }
 
-// What the server says while all of the pages' connections are taken: nothing is wrong, and the page asks again.
+// All connections of the pages are taken: nothing is wrong, and the page asks again.
 const BUSY = /\bbusy\b/;
 const SILENT = "Airflow does not answer.";
 const UNREADABLE = "The answer cannot be read: it is not JSON.";
-// A name of dots alone: a browser takes it for a step between folders, and would ask for another thing.
+// A browser takes a name of dots alone for a step between folders.
 const STEP = /(^|\/)\.\.?([/?]|$)/;
 const WORDS = { 401: "Your session is over.", 403: "You may not do this.", 404: "There is no such thing." };
 
-/** Return the answer of a route below `api/`. Raise Refused. */
+// Return the answer of a route below `api/`. Raise Refused.
 export function get(path, params) {
   const query = search(params);
   return ask("api/", query ? `${path}?${query}` : path);
 }
 
-/** Return the answer of Airflow's REST. Raise Refused. */
+// Return the answer of Airflow's REST. Raise Refused.
 export function airflow(path, method = "GET", body = null) {
   const asked = { method, headers: { accept: "application/json" } };
   if (body !== null) {
@@ -36,7 +36,7 @@ export function airflow(path, method = "GET", body = null) {
   return ask("../api/v2/", path, asked);
 }
 
-/** Return parameters as a query; lists give a parameter several times, also empty texts of a key; null and "" alone give none. */
+// Return parameters as a query: a list gives a parameter several times, null and a lone "" give none.
 export function search(params) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params ?? {})) {
@@ -47,8 +47,13 @@ export function search(params) {
   return query.toString();
 }
 
-/** Return a name as a part of a path. */
+// Return a name as a part of a path.
 export const part = encodeURIComponent;
+
+// Return the path of a route on a topology.
+export function route(...parts) {
+  return ["topologies", ...parts].map(part).join("/");
+}
 
 async function ask(base, path, options = {}) {
   if (STEP.test(path)) throw new Refused(404, WORDS[404]);

@@ -1,13 +1,13 @@
-// The page Batch: what it covers, the proof that it counts once, when it happened, what it changed and what it read.
+// The page Batch: what it covers, the proof that it counts once, its times, changes and reads.
 
 import { countAgain, giveUp, verify } from "./acts.js";
 import { go, href } from "./address.js";
+import { route } from "./api.js";
 import { changesTable } from "./changes.js";
-import { h } from "./dom.js";
+import { bdi, h, mark, p, region } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { may } from "./header.js";
-import { look } from "./looks.js";
-import { button, facts, ill, inside, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
+import { because, button, choice, facts, ill, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
 import { clip, covers, digits, many, took } from "./words.js";
 
 const READS = [
@@ -19,13 +19,13 @@ const READS = [
   ["", ""],
 ];
 
-/** Return the page of a batch: the one in the address, else the newest. */
+// Return the page of a batch: the one in the address, else the newest.
 export function batch(view) {
   const { store, topology, one, address } = view;
   const txid = address.txid ?? one.topology.newest_txid;
-  if (txid == null) return h("p", { class: "empty" }, "No batch yet.");
+  if (txid == null) return p("empty", "No batch yet.");
   if (!/^\d+$/.test(txid)) return ill("Txid is a number from 1 to 9223372036854775807.");
-  const entry = store.need("batch", `topologies/${encodeURIComponent(topology)}/batches/${txid}`);
+  const entry = store.need("batch", route(topology, "batches", txid));
   return shown(entry, (detail) => whole(view, detail));
 }
 
@@ -33,7 +33,7 @@ function whole(view, detail) {
   const now = detail.batch;
   return [
     title(view, now),
-    factsOf(view, now),
+    factsOf(view, detail),
     fate(view, detail),
     proof(view, detail),
     timeline(detail),
@@ -48,12 +48,12 @@ function title(view, now) {
   const newest = one.topology.newest_txid;
   const step = (txid, words, label) => {
     const there = txid >= 1 && txid <= newest;
-    return button(words, () => go(href(topology, "batch", { txid })), { "aria-label": label, disabled: !there, "data-key": label });
+    return button(words, () => go(href(topology, "batch", { txid })), { label: `${label}: ${txid}`, disabled: !there, key: label });
   };
   return h("div", { class: "title" },
-    step(now.txid - 1, "‹", "The batch before"),
+    step(now.txid - 1, `‹ ${digits(now.txid - 1)}`, "The batch before"),
     h("h2", {}, `txid ${digits(now.txid)}`),
-    step(now.txid + 1, "›", "The batch after"),
+    step(now.txid + 1, `${digits(now.txid + 1)} ›`, "The batch after"),
     stateOf(now),
     h("span", { class: "acts" }, actsOn(view, now)));
 }
@@ -64,7 +64,7 @@ function actsOn(view, now) {
   return button("Give up…", () => giveUp(view, now), may(view.one));
 }
 
-function factsOf({ one, topology }, now) {
+function factsOf({ one, topology }, { batch: now, triggered_by: who }) {
   const records = many(now.records ?? "0", "record");
   const kept = Object.values(now.kept ?? {});
   const ofKept = kept.length === 1 && kept[0] !== now.records ? `${digits(kept[0])} kept` : null;
@@ -77,37 +77,35 @@ function factsOf({ one, topology }, now) {
     many(now.attempts, "attempt"),
     now.emit_seconds != null && `Spark ${took(now.emit_seconds)}`,
     now.seconds != null && `planned to commit ${took(now.seconds)}`,
-    ["run ", runLink(now.dag_id, now.run_id)],
+    ["run ", runLink(now.dag_id, now.run_id), who && [" triggered by ", bdi(who)]],
   ]);
 }
 
-function fate({ topology }, { batch: now, restates }) {
+function fate({ topology }, { batch: now, restates, given_up_by: by, gives_up: of }) {
   if (now.replaced_by != null) {
-    const by = counting(restates, now.replaced_by);
-    return h("p", { class: "fate" }, "It does not count any more: ", txidLink(topology, by.txid), " counts in its place", asked(by), ".");
+    const last = counting(restates, now.replaced_by);
+    return p("fate", "It does not count any more: ", txidLink(topology, last.txid), " counts in its place", because(last), ".");
   }
   const own = restates.find((each) => each.txid === now.txid);
   if (now.kind === "restate" && now.status === "committed") {
-    return h("p", { class: "fate" }, "It counts in place of ", txidLink(topology, own?.replaced_txid ?? now.position),
-      own?.records_before != null && `, which had ${many(own.records_before, "record")}`, asked(own ?? now), ".");
+    return p("fate", "It counts in place of ", txidLink(topology, own?.replaced_txid ?? now.position),
+      own?.records_before != null && `, which had ${many(own.records_before, "record")}`, because(own ?? now), ".");
   }
   const open = restates.find((each) => each.status !== "committed" && each.status !== "aborted" && each.txid !== now.txid);
-  if (open) return h("p", { class: "fate" }, txidLink(topology, open.txid), " is going to count in its place", asked(open), ".");
-  if (now.status === "aborted") return h("p", { class: "fate" }, "It was given up and counts nothing", asked(now), ".");
-  if (now.kind === "skip") return h("p", { class: "fate" }, "Its records count as read, and count nothing", asked(now), ".");
-  return now.reason ? h("p", { class: "fate" }, "Reason", asked(now), ".") : null;
+  if (open) return p("fate", txidLink(topology, open.txid), " is going to count in its place", because(open), ".");
+  if (now.status === "aborted") {
+    return p("fate", "It was given up and counts nothing", because(now), ".", by && [" ", txidLink(topology, by), " counts its records as read."]);
+  }
+  if (now.kind === "skip") {
+    return p("fate", "Its records count as read, and count nothing", because(now), ".", of && [" They are those of ", txidLink(topology, of), "."]);
+  }
+  return now.reason ? p("fate", "Reason", because(now), ".") : null;
 }
 
 // Who took its place may have been replaced, too.
 function counting(restates, txid) {
   const by = restates.find((each) => each.txid === txid) ?? { txid };
   return by.replaced_by == null ? by : counting(restates, by.replaced_by);
-}
-
-function asked(by) {
-  if (!by?.reason && !by?.requested_by) return "";
-  const who = by.requested_by ? ["; asked for by ", h("bdi", {}, by.requested_by)] : "";
-  return [who, by.reason ? [": “", h("bdi", {}, clip(by.reason, 2000)), "”"] : ""];
 }
 
 function proof(view, { batch: now, proof: shownBy }) {
@@ -125,15 +123,15 @@ function proof(view, { batch: now, proof: shownBy }) {
 }
 
 function line(sign, words, kind = "") {
-  return h("li", { class: kind || (sign === "✓" ? "well" : "") }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
+  return h("li", { class: kind || (sign === "✓" ? "well" : "") }, mark(`${sign} `), words);
 }
 
 function verdict(view, { verified }) {
   if (verified) return line("✓", `verified ${verified.at}: ${verified.outcome}`);
   const dag = view.one.dags.verify;
-  const sign = h("span", { "aria-hidden": "true" }, "– ");
+  const sign = mark("– ");
   if (!dag) return h("li", {}, sign, "not verified: no DAG does");
-  return h("li", {}, sign, "not verified here: the runs of ", h("bdi", {}, dag), " tell ", button("Verify…", () => verify(view), { ...may(view.one), class: "small" }));
+  return h("li", {}, sign, "not verified here: the runs of ", bdi(dag), " tell ", button("Verify…", () => verify(view), { ...may(view.one), class: "small" }));
 }
 
 function timeline({ batch: now, attempts: tries }) {
@@ -144,9 +142,9 @@ function timeline({ batch: now, attempts: tries }) {
     const waited = last && each.finished_at ? (Date.parse(last) - Date.parse(each.finished_at)) / 1000 : -1;
     if (waited >= 0) parts.push(["waited ", took(waited)]);
     parts.push(last ? ["committed ", moment(last)] : [`${each.status} `, moment(each.finished_at)]);
-    return h("li", { "data-key": each.attempt, class: `of-${each.status}` }, parts.map((part) => h("span", {}, part)));
+    return h("li", { key: each.attempt, class: `of-${each.status}` }, parts.map((part) => h("span", {}, part)));
   });
-  return lines.length ? h("ol", { class: "timeline", "aria-label": "When it happened" }, lines) : null;
+  return lines.length ? h("ol", { class: "timeline", label: "When it happened" }, lines) : null;
 }
 
 function changed(view, now) {
@@ -154,28 +152,28 @@ function changed(view, now) {
   const states = one.states.filter((each) => each.past_kept);
   if (now.status !== "committed" || !one.show_values || states.length === 0) return null;
   const state = states.find((each) => each.state === address.state) ?? states[0];
-  const path = `topologies/${encodeURIComponent(topology)}/batches/${now.txid}/changes`;
+  const path = route(topology, "batches", now.txid, "changes");
   const entry = store.need("changed", path, { state: state.state });
   return h("section", {}, h("h3", {}, "What it changed"),
-    states.length > 1 && h("p", {}, states.map((each) =>
-      [inside(href(topology, "batch", { txid: now.txid, state: each.state }), { "aria-current": each === state ? "true" : null, class: "choice" }, each.state), " "])),
+    states.length > 1 && p("", states.map((each) =>
+      [choice(href(topology, "batch", { txid: now.txid, state: each.state }), each.state, each === state), " "])),
     shown(entry, (data) => changesTable(topology, data)));
 }
 
 function attempts({ attempts: tries, more_attempts: more }) {
   if (tries.length === 0) return null;
-  const item = (each) => h("li", { "data-key": each.attempt, class: `of-${each.status}` },
+  const item = (each) => h("li", { key: each.attempt, class: `of-${each.status}` },
     h("b", {}, each.attempt), ` ${each.status} `, moment(each.finished_at ?? each.started_at),
-    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0], 120)), " ", codeIn(each.error_code ?? each.error),
-      h("details", { "data-key": "error" }, h("summary", {}, "the whole error"), h("pre", { tabindex: "0", role: "region", "aria-label": "The whole error" }, each.error))]);
-  return h("section", {}, h("h3", {}, "Attempts"), h("ul", { class: "attempts" }, tries.map(item)), more && h("p", { class: "quiet" }, "The first 100 are shown."));
+    each.error && [": ", bdi(clip(each.error.split("\n")[0], 120)), " ", codeIn(each.error_code ?? each.error),
+      h("details", { key: "error" }, h("summary", {}, "the whole error"), h("pre", region("The whole error"), each.error))]);
+  return h("section", {}, h("h3", {}, "Attempts"), h("ul", { class: "attempts" }, tries.map(item)), more && p("quiet", "The first 100 are shown."));
 }
 
 function reads({ reads: all, more_reads: more }) {
   if (all.length === 0) return null;
   const rows = all.map((each) => [`${each.stream}:${each.source}`, [
-    h("bdi", {}, each.stream ?? ""), h("bdi", { class: "file" }, each.source), h("bdi", {}, each.start ?? "–"), h("bdi", {}, each.end ?? "–"), digits(each.records),
-    each.status === "read" ? "" : h("span", { class: "fails" }, each.status, each.reason && [": ", h("bdi", {}, clip(each.reason))]),
+    bdi(each.stream ?? ""), h("bdi", { class: "file" }, each.source), bdi(each.start ?? "–"), bdi(each.end ?? "–"), digits(each.records),
+    each.status === "read" ? "" : h("span", { class: "fails" }, each.status, each.reason && [": ", bdi(clip(each.reason))]),
   ], ""]);
-  return h("section", {}, h("h3", {}, "What it read"), table("What it read", READS, rows), more && h("p", { class: "quiet" }, "The first 100 are shown."));
+  return h("section", {}, h("h3", {}, "What it read"), table("What it read", READS, rows), more && p("quiet", "The first 100 are shown."));
 }

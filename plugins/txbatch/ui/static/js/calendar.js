@@ -2,15 +2,16 @@
 
 import { go, href } from "./address.js";
 import { h } from "./dom.js";
-import { LOOKS, look, shape } from "./looks.js";
+import { legendOf, LOOKS, look, shape } from "./looks.js";
 import { around, cell, stop } from "./roving.js";
-import { at, covers, hours, many, zoneOf } from "./words.js";
+import { legend } from "./strip.js";
+import { at, clip, covers, hours, many } from "./words.js";
 
 const GROUP = "calendar";
 const HOUR = 3600000;
 const CELLS_MAX = 1200;
 
-/** Return the calendar of intervals and gaps; `open` is called with the gap of a hole; null opens none. */
+// Return the calendar of intervals and gaps; `open`, if any, is called with the gap of a hole.
 export function calendar({ topology }, { intervals, gaps, zone, span }, open) {
   const length = intervals.length ? hours(intervals[0].start, intervals[0].end) : 24;
   const how = { length, zone, open, from: Date.parse(span.start), to: Date.parse(span.end) };
@@ -20,26 +21,26 @@ export function calendar({ topology }, { intervals, gaps, zone, span }, open) {
   const here = stop(GROUP, new Set(all.map((each) => each.key)), all.find((each) => each.look === "hole")?.key ?? all.at(-1)?.key);
   const rows = new Map();
   for (const each of all) {
-    const [row, column] = place(each.start, length, zoneOf(zone));
+    const [row, column] = place(each.start, length, zone);
     if (!rows.has(row)) rows.set(row, new Map());
     rows.get(row).set(column, [...(rows.get(row).get(column) ?? []), each]);
   }
   const columns = columnsOf(rows, length);
   const head = h("tr", {}, h("td", {}), columns.map((each) => h("th", { scope: "col" }, each)));
-  const body = [...rows].map(([name, cells]) => h("tr", { "data-key": name }, h("th", { scope: "row" }, name),
-    columns.map((column) => h("td", { "data-key": column }, (cells.get(column) ?? []).map((each) => button(each, here))))));
-  return h("div", { class: "scrolls calendar", role: "group", "aria-label": "Intervals; arrows move, Enter opens", on: around(GROUP) },
-    h("table", {}, h("thead", {}, head), h("tbody", {}, body)));
-}
-
-function button({ key, look: name, words, tried, click }, here) {
-  return h("button", { type: "button", class: `cell look-${name}${tried ? " tried" : ""}`, title: words, "aria-label": words, "aria-disabled": click ? null : "true", ...cell(key, here), on: click ? { click } : {} }, shape(name));
+  const body = [...rows].map(([name, cells]) => h("tr", { key: name }, h("th", { scope: "row" }, name),
+    columns.map((column) => h("td", { key: column }, (cells.get(column) ?? []).map((each) => cell(each.key, here, each.look, shape(each.look), each.words, each.click, each.tried))))));
+  return [
+    h("div", { class: "scrolls calendar", role: "group", label: "Intervals; arrows move, Enter opens", on: around(GROUP) },
+      h("table", {}, h("thead", {}, head), h("tbody", {}, body))),
+    legend(legendOf(all.map((each) => each.look)), all.some((each) => each.tried)),
+  ];
 }
 
 function ofInterval(topology, each, zone) {
   const name = each.counts != null && each.counts !== each.txid ? "replaced" : look(each);
   const state = name === "replaced" ? `counted again by ${each.counts}` : (LOOKS[name]?.[1] ?? name);
-  const words = [covers(each.start, each.end, zone), `txid ${each.txid}`, state, each.records != null && many(each.records, "record"), many(each.attempts, "attempt")];
+  const why = [each.requested_by, each.reason && clip(each.reason)].filter(Boolean).join(": ");
+  const words = [covers(each.start, each.end, zone), `txid ${each.txid}`, state, why, each.records != null && many(each.records, "record"), many(each.attempts, "attempt")];
   const click = () => go(href(topology, "batch", { txid: each.counts ?? each.txid }));
   return { key: `${each.start}:${each.txid}`, start: Date.parse(each.start), look: name, words: words.filter(Boolean).join(", "), tried: each.attempts > 1, click };
 }
@@ -49,12 +50,12 @@ function ofGap(gap, { length, zone, open, from, to }, most) {
   const cells = [];
   if (gap.txid != null) return cells;
   const [begin, end] = [Date.parse(gap.start), Date.parse(gap.end)];
-  const wall = seconds(begin, zoneOf(zone));
-  // What lies long before the window is leapt over; two steps are left, in which days find back to their time of day.
+  const wall = seconds(begin, zone);
+  // What lies long before the window is leapt over but for two steps, in which days find their time of day.
   const step = isDay(length) ? 24 * HOUR : stepOf(length);
   const leapt = Math.max(0, Math.floor((from - begin) / step) - 2) * step;
   for (let start = begin + leapt; start < Math.min(end, to) && cells.length < most; ) {
-    const next = Math.min(after(start, length, zoneOf(zone), wall), end);
+    const next = Math.min(after(start, length, zone, wall), end);
     const words = `${covers(new Date(start).toISOString(), new Date(next).toISOString(), zone)}: not counted${open ? ", count it…" : ""}`;
     if (next > from) cells.push({ key: `hole:${start}`, start, look: "hole", words, tried: false, click: open && (() => open(gap)) });
     start = next;
@@ -62,13 +63,13 @@ function ofGap(gap, { length, zone, open, from, to }, most) {
   return cells;
 }
 
-/** Return where the next interval begins. Days begin at the same time of day, also where a clock was changed between two of them. */
+// Return where the next interval begins. Days begin at one time of day, also where a clock was changed.
 export function after(start, length, zone, wall = seconds(start, zone)) {
   if (!isDay(length)) return start + stepOf(length);
   const day = start + 24 * HOUR;
   const off = wall - seconds(day, zone);
   const next = day + (off - Math.round(off / 86400) * 86400) * 1000;
-  // A time of day that the clock leaps over comes where the clock stands after its leap.
+  // A time of day may be leapt over by the clock.
   return seconds(next, zone) === wall ? next : Math.max(next, day);
 }
 

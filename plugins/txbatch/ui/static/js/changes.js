@@ -1,25 +1,26 @@
-// The page Changes: what differs in a state between two txids, the greatest change first; a row leads to Why.
+// The page Changes: what differs in a state between two txids.
 
 import { go, href } from "./address.js";
-import { h } from "./dom.js";
-import { field, form, inside, shown, well } from "./pieces.js";
+import { route } from "./api.js";
+import { bdi, h, p } from "./dom.js";
+import { because, choice, field, form, inside, shown, stateOf, table, txidLink, well } from "./pieces.js";
 import { digits, many } from "./words.js";
 import { chosen, lost, noValues, past, stateField } from "./states.js";
 
 const NUMBER = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
 
-/** Return the page. */
 export function changes(view) {
   const { store, topology, one, address } = view;
   const state = chosen(one, address.state);
   if (!one.show_values || !state) return noValues(one);
   const newest = one.topology.current_to_txid;
-  if (newest == null) return h("p", { class: "empty" }, "No batch is committed yet.");
+  if (newest == null) return p("empty", "No batch is committed yet.");
   const to = address.to ?? newest;
   const from = address.from ?? Math.max(to - 1, state.horizon);
-  const path = `topologies/${encodeURIComponent(topology)}/states/${encodeURIComponent(state.state)}/changes`;
+  const path = route(topology, "states", state.state, "changes");
   return [
     ask(view, state, from, to),
+    ofBatch(view, Number(from), Number(to)),
     lost(one, address.state) ?? (state.past_kept ? shown(store.need("changes", path, { from, to }), (data) => found(topology, data)) : past(state)),
   ];
 }
@@ -27,12 +28,19 @@ export function changes(view) {
 function ask({ topology, one }, state, from, to) {
   const done = (values) => go(href(topology, "changes", { state: values.get("state"), from: values.get("from"), to: values.get("to") }));
   const number = (label, name, value) =>
-    field(label, name, { type: "number", min: name === "from" ? state.horizon : 1, max: one.topology.newest_txid, value, required: true, "data-key": name });
+    field(label, name, { type: "number", min: name === "from" ? state.horizon : 1, max: one.topology.newest_txid, value, required: true, key: name });
   return form("Two txids", done,
     stateField(one, state, (name) => go(href(topology, "changes", { state: name, from, to }))),
     number("from txid", "from", from), number("to txid", "to", to),
     h("button", { type: "submit" }, "Show"),
-    inside(href(topology, "changes", { state: state.state }), { class: "choice" }, "what did the last batch change"));
+    choice(href(topology, "changes", { state: state.state }), "what did the last batch change"));
+}
+
+// Of one batch: who asked for it, and why.
+function ofBatch({ store, topology, one }, from, to) {
+  if (to - from !== 1 || to > one.topology.newest_txid) return null;
+  return shown(store.need("batch of changes", route(topology, "batches", to)), ({ batch, triggered_by }) =>
+    p("", txidLink(topology, to), ": ", stateOf(batch), because({ ...batch, triggered_by })));
 }
 
 function found(topology, data) {
@@ -41,35 +49,32 @@ function found(topology, data) {
   return [h("p", { "aria-live": "polite" }, `${told}${data.more ? ", and more" : ""}.`), changesTable(topology, data)];
 }
 
-/** Return the rows before and after, the greatest change first; without a topology no row leads to Why. */
+// Return the rows before and after, the greatest change first; with a topology they lead to Why.
 export function changesTable(topology, data) {
-  if (data.rows.length === 0) return h("p", { class: "quiet" }, "No key has changed.");
-  const heads = [...data.keys, ...data.values].map((each, at) =>
-    h("th", { scope: "col", class: at < data.keys.length ? "" : "number", title: each.type }, h("bdi", {}, each.name)));
+  if (data.rows.length === 0) return p("quiet", "No key has changed.");
+  const columns = [...data.keys, ...data.values].map((each, at) => [at < data.keys.length ? "" : "number", bdi(each.name), each.type]);
   const rows = [...data.rows].sort((one, other) => size(other) - size(one)).map((each) => row(topology, data, each));
   return [
-    h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": "Values before and after" },
-      h("table", { class: "values" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))),
-    data.more && h("p", { class: "quiet" }, `${digits(data.rows.length)} are shown; there are more.`),
+    table("Values before and after", columns, rows),
+    data.more && p("quiet", `${digits(data.rows.length)} are shown; there are more.`),
   ];
 }
 
 function row(topology, data, { key, before, after }) {
   const to = href(topology, "why", { state: data.state, key: key.map((each) => each ?? "") });
-  const keys = key.map((each, at) => h("td", {}, at || topology === null ? value(each) : inside(to, { title: "Why" }, value(each))));
-  const values = data.values.map((_, at) => h("td", { class: "number" }, pair(before?.[at], after?.[at], before, after)));
-  const kind = before === null ? "new" : after === null ? "gone" : "";
-  return h("tr", { "data-key": JSON.stringify(key), class: kind }, keys, values);
+  const keys = key.map((each, at) => (at || topology === null ? value(each) : inside(to, { title: "Why" }, value(each))));
+  const values = data.values.map((_, at) => pair(before?.[at], after?.[at], before, after));
+  return [JSON.stringify(key), [...keys, ...values]];
 }
 
 function pair(was, is, before, after) {
   if (before && after && was === is) return h("span", { class: "quiet" }, value(is));
-  return [h("span", { class: "was" }, before ? value(was) : "–"), h("span", { class: "arrow", role: "img", "aria-label": "becomes" }, " → "), h("b", {}, after ? value(is) : "–")];
+  return [h("span", { class: "was" }, before ? value(was) : "–"), h("span", { class: "arrow", role: "img", label: "becomes" }, " → "), h("b", {}, after ? value(is) : "–")];
 }
 
-/** Return a value as PostgreSQL prints it. */
+// Return a value as PostgreSQL prints it.
 export function value(text) {
-  return text === null || text === undefined ? h("i", { class: "quiet" }, "null") : h("bdi", {}, text);
+  return text === null || text === undefined ? h("i", { class: "quiet" }, "null") : bdi(text);
 }
 
 function size({ before, after }) {

@@ -1,37 +1,37 @@
-// The page Completeness: by time, which intervals are counted and which are holes; by partitions, how far each was read.
+// The page Completeness: by time, what is counted and what is missing; by partitions, how far each was read.
 
 import { countHole } from "./acts.js";
 import { href } from "./address.js";
+import { route } from "./api.js";
 import { calendar } from "./calendar.js";
-import { h } from "./dom.js";
+import { h, p } from "./dom.js";
 import { grid } from "./grid.js";
 import { may } from "./header.js";
-import { button, inside, shown, txidLink, well } from "./pieces.js";
+import { because, button, choice, inside, shown, step, txidLink, well } from "./pieces.js";
 import { covers, digits, hours, many, unit, upTo, zoneOf } from "./words.js";
 
 const DAY = 86400000;
-// Intervals of a day or more are shown for a year at once: the route answers for at most 400 days.
+// Intervals of a day or more are shown for a year.
 const WIDE_DAYS = 366;
 const NARROW_DAYS = 31;
 const LONG_HOURS = 20;
+const CORRECTED_MAX = 10;
 
-/** Return the page. */
 export function completeness(view) {
   const { one, address } = view;
   const byTime = one.topology.by_interval && address.by !== "partitions";
   const both = one.topology.by_interval && one.streams.some((each) => each.by_partition);
-  return [both && choice(view, byTime), byTime ? times(view) : grid(view)];
+  return [both && ways(view, byTime), byTime ? times(view) : grid(view)];
 }
 
-function choice({ topology }, byTime) {
-  const to = (by, words) =>
-    inside(href(topology, "completeness", { by }), { "aria-current": (by === null) === byTime ? "true" : null, class: "choice" }, words);
-  return h("p", {}, to(null, "by time"), " ", to("partitions", "by partitions"));
+function ways({ topology }, byTime) {
+  const to = (by, words) => choice(href(topology, "completeness", { by }), words, (by === null) === byTime);
+  return p("", to(null, "by time"), " ", to("partitions", "by partitions"));
 }
 
 function times(view) {
   const { store, topology, address } = view;
-  const path = `topologies/${encodeURIComponent(topology)}/intervals`;
+  const path = route(topology, "intervals");
   const narrow = store.need("intervals", path, { from: address.from, to: address.to });
   const span = narrow.data?.span;
   if (!span?.last || address.from || !long(narrow.data)) return shown(narrow, (data) => found(view, data));
@@ -51,14 +51,30 @@ function iso(milliseconds) {
 
 function found(view, data) {
   const { intervals, gaps, span } = data;
-  if (!span.first) return h("p", { class: "empty" }, "No interval is counted yet.");
+  if (!span.first) return p("empty", "No interval is counted yet.");
   const open = view.one.may_trigger ? (gap) => countHole(view, gap, data.zone) : null;
   return [
     windows(view, data),
-    h("p", { class: "quiet" }, summary(data)),
+    p("quiet", summary(data)),
     calendar(view, data, open),
+    corrected(view, data),
     gaps.length ? holes(view, gaps, data.zone, open) : [well(noHole(data)), elsewhere(view, data)],
   ];
+}
+
+// Who asked for what, and why.
+function corrected({ topology }, { intervals, zone }) {
+  let least = Infinity;
+  const wanted = (each) => {
+    // Counted after what comes behind it: a hole.
+    const late = each.txid > least;
+    least = Math.min(least, each.txid);
+    return each.reason || each.requested_by || (late && each.triggered_by);
+  };
+  const asked = [...intervals].reverse().filter(wanted).slice(0, CORRECTED_MAX);
+  const line = (each) => h("li", { key: each.txid },
+    `${covers(each.start, each.end, zone)}: `, txidLink(topology, each.counts ?? each.txid), each.kind === "skip" && each.counts === each.txid ? " gives it up" : " counts it", because(each));
+  return asked.length > 0 && h("ul", { class: "holes", label: "Why" }, asked.map(line));
 }
 
 function noHole(data) {
@@ -78,7 +94,7 @@ function elsewhere({ topology, one }, data) {
   const [at, half] = [Date.parse(first), (days(data) * DAY) / 2];
   const where = { from: iso(at - half), to: iso(at + half) };
   const to = inside(href(topology, "completeness", where), {}, `behind ${upTo(first, zone)}`);
-  return h("p", { class: "ill" }, `${many(gaps, "hole")} elsewhere, the first `, to, ".");
+  return p("ill", `${many(gaps, "hole")} elsewhere, the first `, to, ".");
 }
 
 function days({ intervals }) {
@@ -100,12 +116,12 @@ function windows({ topology, address }, data) {
   const [start, end, length] = [Date.parse(span.start), Date.parse(span.end), days(data) * DAY];
   const older = start > Date.parse(span.first) && { from: iso(start - length), to: iso(start) };
   const newer = end < Date.parse(span.last) && { from: iso(end), to: iso(end + length) };
-  const to = (where, words) => where && inside(href(topology, "completeness", where), { class: "button" }, words);
-  return h("p", { class: "pager" }, to(older, "Earlier"), to(newer, "Later"), address.from && to({}, "Newest"));
+  const to = (where, words) => where && step(href(topology, "completeness", where), words);
+  return p("pager", to(older, "Earlier"), to(newer, "Later"), address.from && to({}, "Newest"));
 }
 
 function holes(view, gaps, zone, open) {
-  return h("ul", { class: "holes", "aria-label": "Not counted" }, gaps.map((gap) => h("li", { "data-key": gap.start },
+  return h("ul", { class: "holes", label: "Not counted" }, gaps.map((gap) => h("li", { key: gap.start },
     h("strong", {}, `Not counted: ${covers(gap.start, gap.end, zone)}`), ` (${zoneOf(zone)}): `,
     gap.txid == null
       ? ["no batch has it ", button("Count it…", () => open(gap), { ...may(view.one), class: "small" })]

@@ -1,10 +1,10 @@
-// The dialog of an act: what is told before, fields, buttons, and the answer. Closed, it gives the focus back to its button.
+// The dialog of an act. Closed, it gives the focus back to its button.
 
-import { h, home, morph } from "./dom.js";
+import { h, home, morph, p } from "./dom.js";
 
 let opened = 0;
 
-/** Open a dialog. `content` gets the dialog's hands, `{say, busy, free, open, values, valid}`, and returns its elements. */
+// Open a dialog. `content` gets the dialog's hands, and returns what is told before, fields and buttons.
 export function open(title, content) {
   const opener = document.activeElement;
   const titleId = `dialog-${(opened += 1)}`;
@@ -33,7 +33,11 @@ export function open(title, content) {
   const dialog = h("dialog", { "aria-labelledby": titleId }, h("h2", { id: titleId }, title), body);
   const { told, fields, buttons } = content(hands);
   body.append(...h("div", {}, told, fields, answer, h("div", { class: "buttons" }, buttons, close)).childNodes);
+  // A link inside leads to another page: the dialog makes room.
+  const leave = () => dialog.close();
+  window.addEventListener("went", leave);
   dialog.addEventListener("close", () => {
+    window.removeEventListener("went", leave);
     dialog.remove();
     if (opener?.isConnected) opener.focus();
     else home();
@@ -42,7 +46,7 @@ export function open(title, content) {
   dialog.showModal();
 }
 
-/** Return a paragraph of what is told before an act. */
+// Return a paragraph of what is told before an act.
 export function told(...words) {
-  return h("p", {}, ...words);
+  return p("", ...words);
 }

@@ -5,25 +5,47 @@ const HEARD = ["click", "keydown", "input", "change", "submit", "pointerdown", "
 // Characters that change how the text around them is shown.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 const SHOWN_AS_TEXT = new Set(["aria-label", "title", "aria-valuetext", "placeholder"]);
+const SHORT = { key: "data-key", label: "aria-label" };
 const handlers = new WeakMap();
 
-/** Return a text with its control characters written out, such as \u202e. */
+// Return a text with its control characters written out, such as \u202e.
 export function plain(text) {
   return String(text).replace(UNSEEN, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** Return an element: attributes from `props`, handlers from `props.on`, children as nodes or texts. */
+// Return an element with attributes, handlers (`on`) and children; `key` and `label` are short names.
 export function h(tag, props, ...children) {
   return made(document.createElement(tag), props, children);
 }
 
-/** Return an element of SVG. */
+// Return a paragraph of a class.
+export function p(kind, ...words) {
+  return h("p", { class: kind || null }, ...words);
+}
+
+// Return a text that turns no other text around.
+export function bdi(...words) {
+  return h("bdi", {}, ...words);
+}
+
+// Return a mark for the eye alone: words beside it tell the same.
+export function mark(text, kind = null) {
+  return h("span", { class: kind, "aria-hidden": "true" }, text);
+}
+
+// Return the attributes of what scrolls inside itself, by keys as well.
+export function region(label) {
+  return { tabindex: "0", role: "region", label };
+}
+
+// Return an element of SVG.
 export function svg(tag, props, ...children) {
   return made(document.createElementNS(SVG, tag), props, children);
 }
 
 function made(node, props, children) {
-  for (const [name, value] of Object.entries(props ?? {})) {
+  for (const [given, value] of Object.entries(props ?? {})) {
+    const name = SHORT[given] ?? given;
     if (name === "on") handlers.set(node, value);
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value != null) node.setAttribute(name, SHOWN_AS_TEXT.has(name) ? plain(value) : value);
@@ -33,7 +55,7 @@ function made(node, props, children) {
   return node;
 }
 
-/** Call the handlers of the elements below a root, the innermost first. A handler may answer `true`: look further out. */
+// Call handlers below a root, the innermost first, until one does not answer `true`.
 export function listen(root) {
   for (const kind of HEARD) root.addEventListener(kind, (event) => heard(event, root));
 }
@@ -45,7 +67,7 @@ function heard(event, root) {
   }
 }
 
-/** Make an old element like a fresh one. Elements of the same `data-key` stay the same elements, and so does the focus. */
+// Make an old element like a fresh one. Elements of one `key` stay the same elements, and so does the focus.
 export function morph(old, fresh) {
   const focused = document.activeElement;
   const within = old !== focused && old.contains(focused);
@@ -55,7 +77,7 @@ export function morph(old, fresh) {
   else home();
 }
 
-/** Focus the tab of the page that is shown: what had the focus is gone. */
+// Focus the tab of the page that is shown: what had the focus is gone.
 export function home() {
   document.querySelector("nav [aria-current]")?.focus({ preventScroll: true });
 }
@@ -95,7 +117,7 @@ function children(old, fresh) {
   let at = old.firstChild;
   for (const want of [...fresh.childNodes]) {
     const key = keyOf(want);
-    // Elements of one key, which should not be, are taken once each, in their order.
+    // Several elements of one key are taken once each.
     const found = key ? keyed.get(key)?.shift() : at;
     if (!alike(found, want)) old.insertBefore(want, at);
     else {

@@ -1,13 +1,23 @@
-// The page of an error's code: what the error means, whether any number is wrong, and what to do. As `txbatch explain` prints it.
+// The page of an error's code, as `txbatch explain` prints it, and the buttons that do the same.
 
 import { get, part } from "./api.js";
 import { open } from "./dialog.js";
-import { h } from "./dom.js";
+import { h, p, region } from "./dom.js";
 import { button, ill, refusal } from "./pieces.js";
 
 const CODE = /\bTX\d{3}\b/;
+const BUTTONS = {
+  run: "clear the failed run, or trigger the DAG",
+  plan: "Plan first, behind Count again…",
+  abort: "Give up… on the page Batch",
+  batches: "the page Transactions",
+  restate: "Count again… on the page Batch",
+  verify: "Verify…",
+  rebuild: "Rebuild",
+  why: "the page Why",
+};
 
-/** Return the button that explains the first code in a text; null for a text without a code. */
+// Return the button that explains the first code in a text, if there is one.
 export function codeIn(text) {
   const found = CODE.exec(text ?? "");
   return found && button(`Explain ${found[0]}`, () => explain(found[0]), { class: "small" });
@@ -15,13 +25,19 @@ export function codeIn(text) {
 
 function explain(code) {
   open(code, (hands) => {
-    const said = ({ text }) => hands.say(h("pre", { tabindex: "0", role: "region", "aria-label": `The page of ${code}` }, read(text)));
+    const said = ({ text }) => hands.say(h("pre", region(`The page of ${code}`), read(text)), buttons(text));
     get(`errors/${part(code)}`).then(said).catch((error) => hands.say(ill(refusal(error))));
     return { told: null, fields: null, buttons: null };
   });
 }
 
-// Lines of a paragraph are one line, which the dialog breaks; marks of headings and of bold words go.
+// The way on these pages to what a command of the text does.
+function buttons(text) {
+  const there = Object.keys(BUTTONS).filter((name) => text.includes(`txbatch ${name}`));
+  return there.length > 0 && [p("", "In Airflow, without a shell:"), h("ul", {}, there.map((name) => h("li", {}, h("code", {}, `txbatch ${name}`), `: ${BUTTONS[name]}`)))];
+}
+
+// Lines of a paragraph become one line; marks of headings and of bold words go.
 function read(text) {
   return text.replace(/(\S)\n(?=[^\s|-])(?!\d+\. )/g, "$1 ").replace(/^#+ /gm, "").replaceAll("**", "");
 }

@@ -1,42 +1,44 @@
-// The grid: a row for each partition, a column for each txid; a hole is joined by a line to the batch that filled it.
+// The grid of partitions and txids; a line joins a hole to the batch that filled it.
 
 import { go, href } from "./address.js";
-import { h } from "./dom.js";
-import { field, form, inside, shown, since, txidLink, well } from "./pieces.js";
+import { route } from "./api.js";
+import { bdi, h, p } from "./dom.js";
+import { field, form, shown, since, step, txidLink, well } from "./pieces.js";
 import { around, cell, stop } from "./roving.js";
+import { legend } from "./strip.js";
 import { clip, digits, many } from "./words.js";
 
 const GROUP = "grid";
 const TXIDS = 40;
-const SHAPES = { read: ["✓", "committed", "read"], unreadable: ["", "hole", "not readable"], skipped: ["⊘", "skip", "given up"] };
+const SHAPES = { read: ["✓", "committed", "read"], unreadable: ["", "hole", "not readable", "; a line leads to what filled it"], skipped: ["⊘", "skip", "given up"] };
 
-/** Return the grid of partitions and txids. */
+// Return the grid of partitions and txids.
 export function grid({ store, topology, address, one }) {
-  if (one.topology.newest_txid == null) return h("p", { class: "empty" }, "No batch yet.");
+  if (one.topology.newest_txid == null) return p("empty", "No batch yet.");
   const { after, search } = address;
   const last = address.last ?? one.topology.newest_txid;
   const first = address.first ?? Math.max(1, last - TXIDS + 1);
-  const entry = store.need("partitions", `topologies/${encodeURIComponent(topology)}/partitions`, { first, last, after, search });
+  const entry = store.need("partitions", route(topology, "partitions"), { first, last, after, search });
   return [
     form("Find partitions", (values) => go(href(topology, "completeness", { by: "partitions", search: values.get("search"), first: address.first, last: address.last })),
-      field("partition", "search", { type: "search", value: search ?? "", "data-key": "search" }), h("button", { type: "submit" }, "Find")),
+      field("partition", "search", { type: "search", value: search ?? "", key: "search" }), h("button", { type: "submit" }, "Find")),
     shown(entry, (data) => found(topology, address, one, data)),
   ];
 }
 
 function found(topology, address, one, data) {
-  if (data.rows.length === 0) return h("p", { class: "empty" }, address.search ? "No partition has such a name." : "Its source has no partitions.");
+  if (data.rows.length === 0) return p("empty", address.search ? "No partition has such a name." : "Its source has no partitions.");
   const away = data.rows.filter((each) => each.unreadable_since_txid != null).length;
   return [
     pager(topology, address, one, data),
-    away ? h("p", { class: "ill" }, `${many(away, "partition")} cannot be read.`) : well("Every partition that is shown can be read."),
+    away ? p("ill", `${many(away, "partition")} cannot be read.`) : well("Every partition that is shown can be read."),
     cells(topology, data),
   ];
 }
 
 function pager(topology, { search, after, first, last }, one, data) {
   const wide = data.last - data.first + 1;
-  const to = (more, words) => inside(href(topology, "completeness", { by: "partitions", search, ...more }), { class: "button" }, words);
+  const to = (more, words) => step(href(topology, "completeness", { by: "partitions", search, ...more }), words);
   return h("p", { class: "pager" },
     data.first > 1 && to({ after, first: Math.max(1, data.first - wide), last: data.first - 1 }, "Earlier txids"),
     data.last < one.topology.newest_txid && to({ after, first: data.last + 1, last: data.last + wide }, "Later txids"),
@@ -52,8 +54,10 @@ function cells(topology, data) {
   const last = ["consumed to", "current to", "not readable since"].map((words) => h("th", { scope: "col" }, words));
   const several = new Set(data.rows.map((each) => each.stream)).size > 1;
   const body = data.rows.map((row) => line(topology, row, txids, by, here, several));
-  return h("div", { class: "scrolls grid", role: "group", "aria-label": "Partitions by txid; arrows move, Enter opens", on: around(GROUP) },
-    h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "name" }, "partition"), heads, last)), h("tbody", {}, body)));
+  const there = new Set(data.cells.map((each) => each.status));
+  const shapes = Object.entries(SHAPES).filter(([name]) => there.has(name)).map(([, [sign, look, word, more = ""]]) => [look, sign, word + more]);
+  return [h("div", { class: "scrolls grid", role: "group", label: "Partitions by txid; arrows move, Enter opens", on: around(GROUP) },
+    h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "name" }, "partition"), heads, last)), h("tbody", {}, body))), legend(shapes)];
 }
 
 function line(topology, row, txids, by, here, several) {
@@ -63,11 +67,11 @@ function line(topology, row, txids, by, here, several) {
     const fills = each?.status === "read" ? hole : null;
     const joined = hole !== null;
     if (each) hole = each.status === "unreadable" ? (hole ?? txid) : null;
-    return h("td", { "data-key": txid, class: joined ? (fills ? "joined end" : "joined") : "" }, each && square(topology, each, here, fills));
+    return h("td", { key: txid, class: joined ? (fills ? "joined end" : "joined") : "" }, each && square(topology, each, here, fills));
   });
   const name = several ? `${row.stream}: ${row.partition}` : row.partition;
-  return h("tr", { "data-key": `${row.stream}:${row.partition}` }, h("th", { scope: "row", class: "name", title: name }, h("bdi", {}, name)), drawn,
-    h("td", { class: "number" }, h("bdi", {}, row.consumed_to ?? "–")),
+  return h("tr", { key: `${row.stream}:${row.partition}` }, h("th", { scope: "row", class: "name", title: name }, bdi(name)), drawn,
+    h("td", { class: "number" }, bdi(row.consumed_to ?? "–")),
     h("td", {}, row.current_to_txid == null ? "–" : [txidLink(topology, row.current_to_txid), row.current_to && [", ", since(row.current_to)]]),
     h("td", {}, row.unreadable_since_txid == null ? "" : txidLink(topology, row.unreadable_since_txid)));
 }
@@ -78,8 +82,7 @@ function square(topology, each, here, fills) {
   const words = [`${clip(each.partition, 60)}, txid ${each.txid}: ${word}`, each.records != null && many(each.records, "record"), range,
     fills && `fills what txid ${fills} could not read`, each.reason && clip(each.reason)].filter(Boolean).join(", ");
   const click = () => go(href(topology, "batch", { txid: each.txid }));
-  return h("button", { type: "button", class: `cell look-${look}`, title: words, "aria-label": words,
-    ...cell(keyOf(each.stream, each.partition, each.txid), here), on: { click } }, shape);
+  return cell(keyOf(each.stream, each.partition, each.txid), here, look, shape, words, click);
 }
 
 function keyOf(stream, partition, txid) {

@@ -1,8 +1,8 @@
-// The header: in one line what everybody asks first, the acts on the whole topology, and the tabs.
+// The header: what everybody asks first, the acts on the topology, and the tabs.
 
 import { countAgain, verify } from "./acts.js";
 import { href, ofAirflow } from "./address.js";
-import { h } from "./dom.js";
+import { bdi, h, p } from "./dom.js";
 import { button, inside, outside, since } from "./pieces.js";
 import { digits, hours, unit, upTo, zoneOf } from "./words.js";
 
@@ -16,15 +16,15 @@ export const PAGES = [
 export const NOT_YOURS = "You may not trigger this DAG.";
 const NO_DAG = "Airflow has no DAG of this topology.";
 
-/** Return the header of a topology's pages. */
+// Return the header of a topology's pages.
 export function header(view) {
   const { topology: name } = view;
   return h("header", {},
     h("div", { class: "top" },
-      h("h1", {}, inside("?", { class: "quiet" }, "Topologies"), h("span", { class: "quiet" }, " / "), h("bdi", {}, name)),
-      view.one && h("p", { class: "told" }, told(view)),
+      h("h1", {}, inside("?", { class: "quiet" }, "Topologies"), h("span", { class: "quiet" }, " / "), bdi(name)),
+      view.one && p("told", told(view)),
       view.one && acts(view)),
-    h("nav", { "aria-label": "Pages of the topology" }, PAGES.map(([page, title]) => tab(view, page, title))));
+    h("nav", { label: "Pages of the topology" }, PAGES.map(([page, title]) => tab(view, page, title))));
 }
 
 function told({ one, batches }) {
@@ -44,7 +44,7 @@ function newestOf({ newest_txid: newest, current_to_txid: current, committed_at:
   return [words, [`txid ${digits(current)} committed `, since(committed)]];
 }
 
-/** Return how the newest intervals are called. */
+// Return how the newest intervals are called.
 export function unitOf(batches) {
   const timed = batches?.find((each) => each.start && each.end);
   return timed ? unit(hours(timed.start, timed.end)) : "intervals";
@@ -57,15 +57,16 @@ function acts(view) {
     hasDag(one) && outside(ofAirflow("dags", topology), { class: "button" }, "DAG"),
     newest != null && button("Count again…", () => countAgain(view, null), may(one)),
     one.dags.verify && button("Verify…", () => verify(view), may(one)),
-    one.dags.rebuild && outside(ofAirflow("dags", one.dags.rebuild), { class: "button" }, "Rebuild"));
+    one.dags.rebuild && outside(ofAirflow("dags", one.dags.rebuild), { class: "button" }, "Rebuild"),
+    !one.may_trigger && h("span", { id: "may", class: "quiet" }, may(one).title));
 }
 
-/** Return the attributes of a button that triggers the topology's DAG. */
+// Return the attributes of a button that triggers the topology's DAG.
 export function may(one) {
-  return one.may_trigger ? {} : { disabled: true, title: hasDag(one) ? NOT_YOURS : NO_DAG };
+  return one.may_trigger ? {} : { disabled: true, "aria-describedby": "may", title: hasDag(one) ? NOT_YOURS : NO_DAG };
 }
 
-/** Return whether Airflow has a DAG of the topology. */
+// Return whether Airflow has a DAG of the topology.
 export function hasDag(one) {
   return one.paused !== null;
 }

@@ -1,9 +1,9 @@
-// The page: the address says what is shown, a turn asks what has changed, and what is new is drawn over the old.
+// The page: the address says what is shown, a turn asks, and what is new is drawn over the old.
 
 import { batch } from "./batch.js";
 import { changes } from "./changes.js";
 import { completeness } from "./completeness.js";
-import { h, listen, morph, plain } from "./dom.js";
+import { h, listen, morph, p, plain } from "./dom.js";
 import { header, PAGES } from "./header.js";
 import { login, outside, read } from "./address.js";
 import { Refused } from "./api.js";
@@ -29,7 +29,7 @@ const now = { address: read(), one: null, batches: null, next: null, error: null
 let drawing = false;
 let resting = null;
 
-/** Draw soon, once for all that changes until then. */
+// Draw soon, once for all that changes until then.
 function draw() {
   if (drawing) return;
   drawing = true;
@@ -43,8 +43,8 @@ function whole() {
   const view = viewOf();
   document.title = ["txbatch", view.topology, view.topology && titleOf(view.page)].filter(Boolean).reverse().map(plain).join(" · ");
   if (!view.topology) return [trouble(), topologies(view)];
-  if (!now.one) return now.error ? alone(view) : [header(view), h("main", {}, h("p", { class: "quiet asking" }, "asking…"))];
-  return [header(view), h("main", { "data-key": view.page }, trouble(), SHOWN[view.page](view))];
+  if (!now.one) return now.error ? alone(view) : [header(view), h("main", {}, p("quiet asking", "asking…"))];
+  return [header(view), h("main", { key: view.page }, trouble(), SHOWN[view.page](view))];
 }
 
 function titleOf(page) {
@@ -55,13 +55,13 @@ function viewOf() {
   const { address } = now;
   const known = PAGES.some(([name]) => name === address.page);
   const page = known ? address.page : address.run_id ? "run" : "transactions";
-  return { ...now, page, topology: address.topology, store, later, soon: () => turns.now(), intervals: store.peek("intervals")?.intervals ?? now.batches };
+  return { ...now, page, topology: address.topology, store, later, soon: () => turns.now(), newest: () => now.batches, intervals: store.peek("intervals")?.intervals ?? now.batches };
 }
 
 function alone(view) {
   const { status } = now.error;
-  // 422 is the answer to a name that no topology has, and to a wrong `before` in the address.
-  if (status === 404 || (status === 422 && !view.address.before)) return h("p", { class: "empty" }, "No topology of txbatch.");
+  // 422: no topology has such a name, or `before` is wrong.
+  if (status === 404 || (status === 422 && !view.address.before)) return p("empty", "No topology of txbatch.");
   return [header(view), h("main", {}, trouble())];
 }
 
@@ -72,10 +72,10 @@ function trouble() {
   const away = status === 503 && /does not answer/.test(now.error.message);
   const words = away ? "The ledger cannot be read. Runs that need it wait or are retried; Airflow itself goes on." : refusal(now.error);
   const act = status === 401 ? button("Log in", () => outside(login())) : button("Try again", () => turns.now());
-  return h("div", { class: "trouble", role: "alert", "data-key": "trouble" }, words, " ", act);
+  return h("div", { class: "trouble", role: "alert", key: "trouble" }, words, " ", act);
 }
 
-/** Ask what has changed, and draw. Return the seconds until the next turn. */
+// Ask what has changed, and draw. Return the seconds until the next turn.
 async function turn() {
   const { address } = now;
   try {
@@ -94,7 +94,7 @@ async function turn() {
   return pause(now);
 }
 
-/** Send the reader to the login, once in a while: a login that does not last must not become a circle. */
+// Send the reader to the login, but not in a circle.
 function session(error) {
   now.error = error;
   const last = Number(sessionStorage.getItem(SENT) ?? 0);
@@ -105,7 +105,7 @@ function session(error) {
   else outside(login());
 }
 
-/** Call something once nothing has been asked for a moment. */
+// Call something once nothing has been asked for a moment.
 function later(then) {
   clearTimeout(resting);
   resting = setTimeout(then, REST_MS);
@@ -119,7 +119,7 @@ function went() {
     Object.assign(now, { one: null, batches: null, next: null, error: null, print: null });
   }
   if (batchesOf(before) !== batchesOf(now.address)) {
-    // Other batches do not tell what has changed meanwhile: what was kept is asked again when it is needed.
+    // Other batches do not tell what has changed meanwhile.
     store.refresh();
     if (now.print) now.print = { ...now.print, batches: null };
   }

@@ -1,4 +1,4 @@
-// The bar of all txids: a mark for each that is not simply committed, and the window that is shown below.
+// The bar of all txids: a mark for each that is not simply committed, and the window.
 
 import { go, href } from "./address.js";
 import { h, svg } from "./dom.js";
@@ -11,7 +11,7 @@ const HIGH = 26;
 const MARK_MIN = 2.5;
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
-/** Return the bar. `first` and `last` are the txids of the window. */
+// Return the bar. `first` and `last` are the txids of the window.
 export function overviewBar(topology, all, first, last) {
   const there = Math.max(all.last, last);
   const at = (txid) => ((txid - 1) / there) * WIDE;
@@ -19,15 +19,15 @@ export function overviewBar(topology, all, first, last) {
   const marks = all.exceptions.map(({ txid, look }) =>
     svg("rect", { class: `look-${look}`, x: Math.min(at(txid), WIDE - MARK_MIN), y: 4, width: wide(1), height: HIGH - 8 }));
   const to = (txid) => show(topology, txid, there);
-  // While it is dragged only the drawn window moves: browsers let the address change a few times a second alone.
+  // Browsers let the address change a few times a second alone: a drag moves the drawn window.
   const drag = (event, node) => {
     if (!node.hasPointerCapture(event.pointerId)) return;
     node.querySelector(".window").setAttribute("x", at(Math.max(within(pointed(event, node, there), there) - WINDOW + 1, 1)));
   };
   const drop = (event, node) => node.hasPointerCapture(event.pointerId) && to(pointed(event, node, there));
   return h("div", {
-    ...{ class: "overview", role: "slider", tabindex: "0", "data-key": "overview", title: "Drag or click to go there" },
-    ...{ "aria-label": `All ${many(there, "txid")}`, "aria-valuemin": 1, "aria-valuemax": there, "aria-valuenow": last },
+    ...{ class: "overview", role: "slider", tabindex: "0", key: "overview", title: "Drag or click to go there" },
+    ...{ label: `All ${many(there, "txid")}`, "aria-valuemin": 1, "aria-valuemax": there, "aria-valuenow": last },
     "aria-valuetext": `txids ${digits(first)} to ${digits(last)} of ${digits(there)}; ${told(all)}`,
     on: {
       pointerdown: (event, node) => (node.setPointerCapture(event.pointerId), drag(event, node)),

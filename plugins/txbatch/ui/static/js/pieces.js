@@ -1,114 +1,128 @@
 // Pieces of which the pages are made: tables, facts, links, notices, forms.
 
 import { follow, href, leave, ofAirflow } from "./address.js";
-import { h } from "./dom.js";
+import { bdi, h, mark, p, region } from "./dom.js";
 import { look, shape, state } from "./looks.js";
-import { ago, at, when } from "./words.js";
+import { ago, at, clip, when } from "./words.js";
 
-/** Return a link to a page inside. */
+// Return a link to a page inside.
 export function inside(address, props, ...words) {
   return h("a", { href: address, on: { click: follow }, ...props }, ...words);
 }
 
-/** Return a link to a page of Airflow. */
+// Return a link inside that looks like a button.
+export function step(address, words) {
+  return inside(address, { class: "button" }, words);
+}
+
+// Return one of several links; `on`: it leads to what is shown.
+export function choice(address, words, on) {
+  return inside(address, { class: "choice", "aria-current": on ? "true" : null }, words);
+}
+
+// Return a link to a page of Airflow.
 export function outside(address, props, ...words) {
   return h("a", { href: address, on: { click: leave }, ...props }, ...words);
 }
 
-/** Return the link to a run of a DAG; a dash if there is none. */
+// Return the link to a run of a DAG; a dash if there is none.
 export function runLink(dagId, runId) {
   if (!dagId || !runId) return h("span", { class: "quiet" }, runId ?? "–");
   return outside(ofAirflow("dags", dagId, "runs", runId), { class: "run", title: runId }, runId);
 }
 
-/** Return the link to a batch. */
+// Return the link to a batch.
 export function txidLink(topology, txid, words = `txid ${txid}`) {
   return inside(href(topology, "batch", { txid }), {}, words);
 }
 
-/** Return a batch's state with its shape. */
+// Return a batch's state with its shape.
 export function stateOf(batch) {
   const now = look(batch);
-  return h("span", { class: `state look-${now}` }, h("span", { class: "shape", "aria-hidden": "true" }, shape(now)), " ", state(batch));
+  return h("span", { class: `state look-${now}` }, mark(shape(now), "shape"), " ", state(batch));
 }
 
-/** Return a moment as its time of day, with its day if that is not today, and the whole moment behind. */
+// Return a moment, with its day if that is not today.
 export function moment(text) {
   if (!text) return "–";
   return h("time", { datetime: text, title: text }, when(text));
 }
 
-/** Return a moment as how long ago it was, with the whole moment behind. */
+// Return how long ago a moment was.
 export function since(text) {
   const { day, minute } = at(text, undefined);
   return h("time", { datetime: text, title: `${day} ${minute}` }, ago(text));
 }
 
-/** Return a row of facts, each a list of words. */
+// Return a row of facts, each a list of words.
 export function facts(label, list) {
   const there = list.filter(Boolean);
-  return h("ul", { class: "facts", "aria-label": label, "aria-live": "polite" }, there.map((each) => h("li", {}, each)));
+  return h("ul", { class: "facts", label, "aria-live": "polite" }, there.map((each) => h("li", {}, each)));
 }
 
-/** Return a table that scrolls inside itself: `columns` as [class, title], `rows` as [key, cells, class]. */
-export function table(label, columns, rows, props = {}) {
-  const heads = columns.map(([kind, title]) => h("th", { scope: "col", class: kind }, title));
+// Return a table that scrolls: `columns` as [class, words, title], `rows` as [key, cells, class].
+export function table(label, columns, rows) {
+  const heads = columns.map(([kind, words, title]) => h("th", { scope: "col", class: kind, title }, words));
   const body = rows.map(([key, cells, kind]) =>
-    h("tr", { "data-key": key, class: kind }, cells.map((each, at) => h("td", { class: columns[at][0] }, each))));
-  return h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": label },
-    h("table", props, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
+    h("tr", { key, class: kind }, cells.map((each, at) => h("td", { class: columns[at][0] }, each))));
+  return h("div", { class: "scrolls", ...region(label) }, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
 }
 
-/** Return a sentence that all is well. */
+// Return a sentence that all is well.
 export function well(...words) {
-  return h("p", { class: "well" }, h("span", { "aria-hidden": "true" }, "✓ "), ...words);
+  return p("well", mark("✓ "), ...words);
 }
 
-/** Return a sentence that something is not well. */
+// Return a sentence that something is not well.
 export function ill(...words) {
   return h("p", { class: "ill", role: "status" }, ...words);
 }
 
-/** Return the way to show that a slot is asked, or what its question was refused with; the content otherwise. */
+// Return who asked for a batch, and why.
+export function because(by) {
+  const { reason, requested_by: who, triggered_by: user } = by ?? {};
+  return [who && ["; asked for by ", bdi(who)], reason && [": “", bdi(clip(reason, 2000)), "”"], user && ["; its run was triggered by ", bdi(user)]];
+}
+
+// Return the content of a slot, or that it is asked, or what its question was refused with.
 export function shown(entry, content) {
   const waits = entry.asking && entry.data === undefined;
   return h("div", { class: stale(entry), "aria-busy": entry.asking ? "true" : "false" },
-    waits && h("p", { class: "quiet asking" }, "asking…"),
+    waits && p("quiet asking", "asking…"),
     entry.error && refused(entry.error),
     entry.data !== undefined && content(entry.data));
 }
 
-/** Return the class of what is shown: pale while it answers another question than the one asked. */
+// Return the class of what answers another question than the one asked.
 export function stale(entry) {
   return entry?.data !== undefined && entry.of !== entry.question ? "stale" : null;
 }
 
-/** Return the notice of a refused question: quiet where it is only asked again later. */
+// Return the notice of a refused question.
 export function refused(error) {
   return error.busy ? h("p", { class: "quiet", role: "status" }, refusal(error)) : ill(refusal(error));
 }
 
-/** Return what a refused request is told by. */
+// Return what a refused request is told by.
 export function refusal(error) {
   const words = error.message;
   return words.charAt(0).toUpperCase() + words.slice(1) + (/[.!?]$/.test(words) ? "" : ".");
 }
 
-/** Return a button. */
 export function button(words, click, props = {}) {
   return h("button", { type: "button", on: { click }, ...props }, words);
 }
 
-/** Return a field with its label. */
+// Return a field with its label.
 export function field(label, name, props = {}, ...more) {
   return h("label", { class: "field" }, h("span", {}, label), h("input", { name, autocomplete: "off", ...props }), ...more);
 }
 
-/** Return a form of one line, whose values go to `done`. */
+// Return a form of one line, whose values go to `done`.
 export function form(label, done, ...content) {
   const submit = (event, node) => {
     event.preventDefault();
     done(new FormData(node));
   };
-  return h("form", { class: "line", "aria-label": label, on: { submit } }, ...content);
+  return h("form", { class: "line", label, on: { submit } }, ...content);
 }

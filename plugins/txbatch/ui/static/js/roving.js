@@ -1,19 +1,24 @@
 // One stop of the Tab key for many cells: arrows, Home and End move between them.
 
+import { h } from "./dom.js";
+
 const current = new Map();
 
-/** Return the key of the group's cell that takes the focus: the one that had it last, else the fallback. */
+// Return the key of the cell that takes the focus: the last one that had the focus, else the fallback.
 export function stop(group, keys, fallback) {
   const last = current.get(group);
   return last != null && keys.has(last) ? last : fallback;
 }
 
-/** Return the attributes of a cell. */
-export function cell(key, here) {
-  return { "data-cell": key, "data-key": key, tabindex: key === here ? "0" : "-1" };
+// Return a cell with its look, shape, sentence and click; `here` is the key of the cell that takes the focus.
+export function cell(key, here, name, sign, words, click, tried = false) {
+  return h("button", {
+    ...{ type: "button", class: `cell look-${name}${tried ? " tried" : ""}`, title: words, label: words, "aria-disabled": click ? null : "true" },
+    ...{ "data-cell": key, key, tabindex: key === here ? "0" : "-1", on: { click } },
+  }, sign);
 }
 
-/** Return the handlers of the element around the cells of a group. */
+// Return the handlers of the element around the cells of a group.
 export function around(group) {
   return { keydown: (event, node) => moved(event, node), focusin: (event, node) => took(group, event, node) };
 }

@@ -1,17 +1,17 @@
-// Runs of DAGs, by Airflow's own REST: trigger, look, read the plan that a run left.
+// Runs of DAGs, by Airflow's own REST: trigger, look, read what a run left.
 
 import { airflow, part } from "./api.js";
 
 export const PAUSE_MS = 3000;
 const ENDED = new Set(["success", "failed"]);
 
-/** Trigger a run of a DAG. Return its id. Raise Refused with Airflow's words. */
+// Trigger a run of a DAG. Return its id. Raise Refused with Airflow's words.
 export async function trigger(dagId, conf) {
   const run = await airflow(`dags/${part(dagId)}/dagRuns`, "POST", { logical_date: null, conf });
   return run.dag_run_id;
 }
 
-/** Return whether a DAG is paused; null if nobody tells. */
+// Return whether a DAG is paused; null if nobody tells.
 export async function paused(dagId) {
   try {
     return (await airflow(`dags/${part(dagId)}`)).is_paused;
@@ -20,9 +20,7 @@ export async function paused(dagId) {
   }
 }
 
-/** Tell the state of a run until it has ended, or until `wanted` is false. Return the run at its end, else null.
-
-An Airflow that does not answer is told to `away`, and asked again. */
+// Tell the state of a run until its end, and return the run; null once `wanted` is false. `away` is told that Airflow is silent.
 export async function follow(dagId, runId, wanted, tell, away) {
   while (wanted()) {
     if (document.visibilityState !== "hidden") {
@@ -38,12 +36,12 @@ export async function follow(dagId, runId, wanted, tell, away) {
   return null;
 }
 
-/** Return the XCom `plan` that a task of a run left; null if none did. */
-export async function planOf(dagId, runId) {
+// Return the XCom of a name that a run left, if any.
+export async function leftBy(dagId, runId, name) {
   const run = `dags/${part(dagId)}/dagRuns/${part(runId)}/taskInstances`;
-  const { xcom_entries: entries } = await airflow(`${run}/~/xcomEntries?xcom_key=plan&limit=1`);
+  const { xcom_entries: entries } = await airflow(`${run}/~/xcomEntries?xcom_key=${name}&limit=1`);
   if (entries.length === 0) return null;
-  const { value } = await airflow(`${run}/${part(entries[0].task_id)}/xcomEntries/plan`);
+  const { value } = await airflow(`${run}/${part(entries[0].task_id)}/xcomEntries/${name}`);
   return typeof value === "string" ? parsed(value) : value;
 }
 

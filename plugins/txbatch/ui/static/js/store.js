@@ -1,15 +1,15 @@
-// What was answered, by slot. A slot shows its old content until the answer to a new question is there.
+// What was answered, by slot. A slot keeps its old content until a new answer is there.
 
 import { get } from "./api.js";
 
-/** Keeps an answer for each slot, and tells when one has changed. */
+// Keeps an answer for each slot, and tells when one has changed.
 export class Store {
   constructor(changed) {
     this.changed = changed;
     this.slots = new Map();
   }
 
-  /** Return `{data, error, asking}` of a slot, and ask if this question was not asked yet or its answer is stale. */
+  // Return `{data, error, asking}` of a slot, and ask if the question is new or its answer stale.
   need(slot, path, params = {}) {
     const question = JSON.stringify([path, params]);
     let entry = this.slots.get(slot);
@@ -21,21 +21,16 @@ export class Store {
     return entry;
   }
 
-  /** Keep an answer that came by another way. */
-  put(slot, data) {
-    this.slots.set(slot, { question: null, data, error: null, asking: false, stale: false });
-  }
-
   peek(slot) {
     return this.slots.get(slot)?.data;
   }
 
-  /** Ask each slot again when it is needed next. */
+  // Ask each slot again when it is needed next.
   refresh() {
     for (const entry of this.slots.values()) entry.stale = true;
   }
 
-  /** Ask again what failed for want of an answer. */
+  // Ask again what failed for want of an answer.
   retry() {
     for (const entry of this.slots.values()) if (entry.error && entry.error.status % 500 < 100) entry.stale = true;
   }

@@ -1,14 +1,14 @@
 // The strip: a cell for each batch of the window, oldest first.
 
 import { go, href } from "./address.js";
-import { h } from "./dom.js";
-import { LOOKS, look, shape, state } from "./looks.js";
+import { h, mark } from "./dom.js";
+import { look, shape, state } from "./looks.js";
 import { around, cell, stop } from "./roving.js";
 import { covers, many } from "./words.js";
 
 const GROUP = "strip";
 
-/** Return the strip of batches, which come newest first. */
+// Return the strip of batches, which come newest first.
 export function strip(topology, batches, zone) {
   const oldest = [...batches].reverse();
   const keys = new Set(oldest.map((each) => String(each.txid)));
@@ -16,29 +16,21 @@ export function strip(topology, batches, zone) {
   const cells = oldest.map((batch) => {
     const words = sentence(batch, zone);
     const open = () => go(href(topology, "batch", { txid: batch.txid }));
-    const tried = batch.attempts > 1 ? " tried" : "";
-    return h("button", {
-      ...{ type: "button", class: `cell look-${look(batch)}${tried}`, "aria-label": words, title: words },
-      ...cell(String(batch.txid), here),
-      on: { click: open },
-    }, shape(look(batch)));
+    return cell(String(batch.txid), here, look(batch), shape(look(batch)), words, open, batch.attempts > 1);
   });
-  return h("div", { class: "strip", role: "group", "aria-label": "Batches, oldest first", on: around(GROUP) }, cells);
+  return h("div", { class: "strip", role: "group", label: "Batches, oldest first", on: around(GROUP) }, cells);
 }
 
-/** Return a batch in a whole sentence. */
+// Return a batch in a whole sentence.
 export function sentence(batch, zone) {
   const parts = [`txid ${batch.txid}`, batch.start && covers(batch.start, batch.end, zone), state(batch)];
   parts.push(batch.records != null && many(batch.records, "record"), many(batch.attempts, "attempt"));
   return parts.filter(Boolean).join(", ");
 }
 
-/** Return the words for the shapes that are there. */
-export function legend(batches) {
-  const there = new Set(batches.map(look));
-  const known = Object.keys(LOOKS).filter((each) => there.has(each));
-  const entry = (name) => h("li", {}, h("span", { class: `cell small look-${name}`, "aria-hidden": "true" }, shape(name)), ` ${LOOKS[name][1]}`);
-  const dot = batches.some((each) => each.attempts > 1);
-  return h("ul", { class: "legend", "aria-label": "What the shapes mean" }, known.map(entry),
-    dot && h("li", {}, h("span", { class: "cell small look-committed tried", "aria-hidden": "true" }), " more than one attempt"));
+// Return the words for shapes, each as [look, shape, words]; `dot`: some took more than one attempt.
+export function legend(shapes, dot) {
+  const entry = ([name, sign, words, more = ""]) => h("li", {}, mark(sign, `cell small look-${name}${more}`), ` ${words}`);
+  const dots = dot ? [["committed", "", "more than one attempt", " tried"]] : [];
+  return h("ul", { class: "legend", label: "What the shapes mean" }, [...shapes, ...dots].map(entry));
 }

@@ -1,6 +1,6 @@
 // Light or dark: as the Airflow around the page, else as the browser.
 
-/** Follow the theme of the surrounding Airflow, now and when somebody switches. */
+// Follow the theme of the surrounding Airflow, now and when somebody switches.
 export function followTheme() {
   const around = surrounding();
   if (!around) return;

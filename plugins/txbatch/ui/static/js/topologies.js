@@ -1,7 +1,7 @@
 // The list of topologies that the reader may see.
 
 import { href } from "./address.js";
-import { h } from "./dom.js";
+import { bdi, h, p } from "./dom.js";
 import { inside, shown, since, table } from "./pieces.js";
 import { digits, upTo } from "./words.js";
 
@@ -16,21 +16,20 @@ const COLUMNS = [
   ["number", "fail"],
 ];
 
-/** Return the list. */
 export function topologies({ store }) {
   const entry = store.need("topologies", "topologies");
   return [h("header", {}, h("div", { class: "top" }, h("h1", {}, "Topologies"))), h("main", {}, shown(entry, list))];
 }
 
 function list({ topologies: all }) {
-  if (all.length === 0) return h("p", { class: "empty" }, "There is no topology that you may see.");
+  if (all.length === 0) return p("empty", "There is no topology that you may see.");
   return table("Topologies", COLUMNS, all.map((each) => [each.topology, row(each), ""]));
 }
 
 function row(each) {
   const loud = (count, kind) => h("span", { class: count ? kind : "quiet" }, digits(count));
   return [
-    inside(href(each.topology, "transactions"), {}, h("bdi", {}, each.topology)),
+    inside(href(each.topology, "transactions"), {}, bdi(each.topology)),
     each.whole_to ? upTo(each.whole_to, each.zone) : "–",
     digits(each.newest_txid),
     each.committed_at ? since(each.committed_at) : "–",

@@ -1,12 +1,13 @@
-// The page Transactions: facts, the bar of all txids, the strip of the window, who fails and who waits, and the table.
+// The page Transactions: facts, the bar of all txids, the window, who fails, who waits, and the table.
 
-import { go, href } from "./address.js";
-import { h } from "./dom.js";
+import { go, href, ofAirflow } from "./address.js";
+import { route } from "./api.js";
+import { bdi, h, p } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { hasDag } from "./header.js";
-import { look } from "./looks.js";
-import { overviewBar } from "./overview.js";
-import { button, facts, ill, inside, outside, runLink, shown, since, stateOf, table, txidLink, well } from "./pieces.js";
+import { legendOf, look } from "./looks.js";
+import { overviewBar, WINDOW } from "./overview.js";
+import { button, facts, field, form, inside, outside, runLink, shown, since, stateOf, step, table, txidLink, well } from "./pieces.js";
 import { legend, strip } from "./strip.js";
 import { clip, covers, digits, many, took } from "./words.js";
 
@@ -28,7 +29,7 @@ export function transactions(view) {
   return [
     overallFacts(view),
     batches?.length ? around(view, batches) : null,
-    h("div", { class: "bar" }, pager(view), filters(view)),
+    h("div", { class: "bar" }, pager(view), goTo(view), filters(view)),
     waitingOnly ? null : failures(one, view.topology),
     waits(one, view.topology),
     waitingOnly || !batches ? null : list(view, batches),
@@ -36,9 +37,9 @@ export function transactions(view) {
 }
 
 function nothing({ topology, one }) {
-  if (!hasDag(one)) return h("p", { class: "empty" }, "No batch yet, and Airflow has no DAG of this topology.");
-  const link = outside(`../dags/${encodeURIComponent(topology)}`, {}, "trigger the DAG");
-  return h("p", { class: "empty" }, "No batch yet: ", link, ".");
+  if (!hasDag(one)) return p("empty", "No batch yet, and Airflow has no DAG of this topology.");
+  const link = outside(ofAirflow("dags", topology), {}, "trigger the DAG");
+  return p("empty", "No batch yet: ", link, ".");
 }
 
 function overallFacts({ one, topology }) {
@@ -57,51 +58,54 @@ function overallFacts({ one, topology }) {
 
 function around({ topology, store, one }, batches) {
   const zone = one.topology.zone;
-  const all = store.need("overview", `${view(topology)}/overview`);
+  const all = store.need("overview", route(topology, "overview"));
   const last = batches[0].txid;
   return [
     shown(all, (data) => data.last && overviewBar(topology, data, batches.at(-1).txid, last)),
     strip(topology, batches, zone),
-    legend(batches),
+    legend(legendOf(batches.map(look)), batches.some((each) => each.attempts > 1)),
   ];
 }
 
-function view(topology) {
-  return `topologies/${encodeURIComponent(topology)}`;
+function pager({ topology, address: { before, show }, batches, one, next }) {
+  const to = (txid, words) => step(href(topology, "transactions", { before: txid, show }), words);
+  // Of those that failed nobody tells how many are in between.
+  const above = before && !show && batches?.length ? batches[0].txid + WINDOW + 1 : null;
+  return h("span", { class: "pager" }, before && to(null, "Newest"), above && above <= one.topology.newest_txid && to(above, "Newer"), next && to(next, "Older"));
 }
 
-function pager({ topology, address, next }) {
-  const older = next && inside(href(topology, "transactions", { before: next, show: address.show }), { class: "button" }, "Older");
-  const newest = address.before && inside(href(topology, "transactions", { show: address.show }), { class: "button" }, "Newest");
-  return h("span", { class: "pager" }, newest, older);
+function goTo({ topology, one }) {
+  const done = (values) => go(href(topology, "batch", { txid: values.get("txid") }));
+  const asked = { type: "number", min: 1, max: one.topology.newest_txid, required: true, key: "txid" };
+  return form("Go to a txid", done, field("go to txid", "txid", asked), h("button", { type: "submit" }, "Go"));
 }
 
 function filters({ topology, address }) {
   const toggle = (name, words) => {
     const on = address.show === name;
     const to = () => go(href(topology, "transactions", { show: on ? null : name }));
-    return button(words, to, { "aria-pressed": on ? "true" : "false", "data-key": name });
+    return button(words, to, { "aria-pressed": on ? "true" : "false", key: name });
   };
   return h("span", { class: "filters" }, toggle("failed", "Failed only"), toggle("waiting", "Waiting only"));
 }
 
 function failures(one, topology) {
-  const line = (each) => h("li", { "data-key": each.attempt },
+  const line = (each) => h("li", { key: each.attempt },
     txidLink(topology, each.txid, `Attempt ${each.attempt}`), " failed ", each.finished_at && since(each.finished_at),
-    each.error && [": ", h("bdi", {}, clip(each.error.split("\n")[0]))], " ", codeIn(each.error_code ?? each.error));
-  return one.failing.length ? h("ul", { class: "failures", "aria-label": "Failing" }, one.failing.map(line)) : null;
+    each.error && [": ", bdi(clip(each.error.split("\n")[0]))], " ", codeIn(each.error_code ?? each.error));
+  return one.failing.length ? h("ul", { class: "failures", label: "Failing" }, one.failing.map(line)) : null;
 }
 
 function waits(one, topology) {
   if (one.waiting.length === 0) {
     return one.failing.length || one.topology.left_out ? null : well("Nothing waits, and nothing fails.");
   }
-  const line = (each) => h("li", { "data-key": `${each.txid}:${each.run}` },
+  const line = (each) => h("li", { key: `${each.txid}:${each.run}` },
     each.txid == null ? ["Run ", ofRun(each.run ?? "?", topology)] : txidLink(topology, each.txid), " ", ...wait(each, topology));
-  return h("ul", { class: "waits", "aria-label": "Waiting" }, one.waiting.map(line));
+  return h("ul", { class: "waits", label: "Waiting" }, one.waiting.map(line));
 }
 
-// Airflow calls a run of the topology's DAG by what stands behind the DAG.
+// A run of the topology's DAG is called as Airflow calls it.
 function ofRun(name, topology) {
   const ofDag = `airflow:${topology}:`;
   return h("bdi", { class: "run" }, name.startsWith(ofDag) ? name.slice(ofDag.length) : name);
@@ -113,7 +117,7 @@ function wait(each, topology) {
   return [`waits ${took(each.seconds).replace(".0", "")} for `, txidLink(topology, each.waits_for_txid), of, dead];
 }
 
-/** Return batches as a table. */
+// Return batches as a table.
 export function list(view, batches) {
   if (batches.length === 0) return well(view.address.show === "failed" ? "No batch has failed." : "No batch is here.");
   const { zone } = view.one.topology;
@@ -134,7 +138,7 @@ function row({ topology }, each, zone) {
   ];
 }
 
-/** Return how many keys a batch changed: of each state, if there are several. */
+// Return how many keys a batch changed.
 export function keysOf(each) {
   const counts = Object.entries(each.keys ?? {});
   if (counts.length === 0) return "–";

@@ -5,10 +5,10 @@ import { WINDOW } from "./overview.js";
 
 const BUSY_SECONDS = 3;
 const REST_SECONDS = 15;
-// What a topology can be called: an address may name anything, also what leads to another route.
+// What a topology can be called; an address may name anything.
 const NAME = /^(?!-|\.+$)[\w.-]+$/;
 
-/** Return `{one, batches, next}` for an address; nothing where the address names no topology. Raise Refused. */
+// Return `{one, batches, next}` for an address. Raise Refused.
 export async function askTurn({ topology, before, show }) {
   if (!topology) return { one: null, batches: null, next: null };
   if (!NAME.test(topology)) throw new Refused(404, "No topology has such a name.");
@@ -17,21 +17,19 @@ export async function askTurn({ topology, before, show }) {
   return { one, batches: batches.batches, next: batches.next };
 }
 
-/** Return texts that differ if anything that a page shows may have changed: of the topology, and of the window's batches.
-
-How long a wait lasts is no change. */
+// Return texts that differ if what a page shows may have changed. How long a wait lasts is no change.
 export function fingerprint({ one, batches }) {
   if (!one) return { one: "", batches: "" };
   const waiting = one.waiting.map(({ seconds: _, ...each }) => each);
   return { one: JSON.stringify([one.topology, one.failing, waiting, one.states, one.paused]), batches: JSON.stringify(batches) };
 }
 
-/** Return whether a fingerprint differs from the one before. What was not known before is no difference. */
+// Return whether a fingerprint differs from one that was known before.
 export function differs(before, now) {
   return ["one", "batches"].some((each) => before?.[each] != null && before[each] !== now[each]);
 }
 
-/** Return the seconds until the next turn: few while something runs, waits or fails, or while the ledger is busy. */
+// Return the seconds until the next turn: few while something runs, waits, fails or is busy.
 export function pause({ one, error }) {
   if (error?.busy) return BUSY_SECONDS;
   if (error || !one) return REST_SECONDS;

@@ -2,7 +2,7 @@
 
 const FAILED_SECONDS = 15;
 
-/** Asks by `ask`, which returns the seconds until the next turn. */
+// Asks by `ask`, which returns the seconds until the next turn.
 export class Turns {
   constructor(ask) {
     this.ask = ask;
@@ -12,7 +12,7 @@ export class Turns {
     document.addEventListener("visibilitychange", () => this.now());
   }
 
-  /** Begin a turn at once; after the present one, if one is going on. */
+  // Begin a turn at once; after the present one, if one is going on.
   now() {
     clearTimeout(this.timer);
     if (document.visibilityState === "hidden") return;

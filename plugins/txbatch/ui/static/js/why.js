@@ -1,18 +1,18 @@
 // The page Why: a key's value, what it was as of any txid, and the batches that make it up.
 
 import { go, href } from "./address.js";
+import { route } from "./api.js";
 import { value } from "./changes.js";
-import { h } from "./dom.js";
-import { field, form, ill, refused, runLink, shown, stale, txidLink, well } from "./pieces.js";
+import { bdi, h, p } from "./dom.js";
+import { field, form, ill, refused, runLink, shown, stale, table, txidLink, well } from "./pieces.js";
 import { chosen, folded, lost, noValues, past, stateField } from "./states.js";
-import { clip, covers, digits, many } from "./words.js";
+import { clip, covers, digits, many, when } from "./words.js";
 
-/** Return the page. */
 export function why(view) {
   const { store, topology, one, address } = view;
   const state = chosen(one, address.state);
   if (!one.show_values || !state) return noValues(one);
-  const path = `topologies/${encodeURIComponent(topology)}/states/${encodeURIComponent(state.state)}`;
+  const path = route(topology, "states", state.state);
   const gone = lost(one, address.state);
   if (gone) return [ask(view, state, path), gone];
   const asked = address.key.length === state.keys.length;
@@ -37,9 +37,9 @@ function ask(view, state, path) {
   const given = store.peek("keys")?.rows ?? [];
   const fields = state.keys.map((column, at) => {
     const id = `keys-${at}`;
-    const options = [...new Set(given.map((row) => row[at]))].map((each) => h("option", { value: each ?? "", "data-key": each }));
+    const options = [...new Set(given.map((row) => row[at]))].map((each) => h("option", { value: each ?? "", key: each }));
     return field(column.name, "key", {
-      ...{ value: address.key[at] ?? "", list: id, title: column.type, "data-key": `${state.state}:${at}` },
+      ...{ value: address.key[at] ?? "", list: id, title: column.type, key: `${state.state}:${at}` },
       on: { input: (event) => complete(event, at) },
     }, h("datalist", { id }, options));
   });
@@ -49,17 +49,17 @@ function ask(view, state, path) {
 
 function keysToChoose({ store, topology }, state, path) {
   const entry = store.need("choice", `${path}/keys`, { limit: 50 });
-  const item = (row) => h("li", { "data-key": JSON.stringify(row) }, link(topology, state, row));
+  const item = (row) => h("li", { key: JSON.stringify(row) }, link(topology, state, row));
   return shown(entry, ({ rows, more }) =>
     rows.length === 0
-      ? h("p", { class: "empty" }, "This state has no key yet.")
-      : [h("p", { class: "quiet" }, more ? "Some of its keys:" : "Its keys:"), h("ul", { class: "keys" }, rows.map(item))]);
+      ? p("empty", "This state has no key yet.")
+      : [p("quiet", more ? "Some of its keys:" : "Its keys:"), h("ul", { class: "keys" }, rows.map(item))]);
 }
 
 function link(topology, state, row) {
   const to = href(topology, "why", { state: state.state, key: row.map((each) => each ?? "") });
   const click = (event) => (event.preventDefault(), go(to));
-  return h("a", { href: to, on: { click } }, row.map((each, at) => [at ? " · " : "", h("bdi", {}, each ?? "null")]));
+  return h("a", { href: to, on: { click } }, row.map((each, at) => [at ? " · " : "", bdi(each ?? "null")]));
 }
 
 function answer(view, state, path) {
@@ -76,7 +76,7 @@ function answer(view, state, path) {
   ]);
 }
 
-/** Return the contributions as of a txid: a replaced one counts until its replacement. */
+// Return the contributions as of a txid.
 function asOf(data, then) {
   const known = data.versions.filter((each) => each.txid <= then);
   return { ...data, versions: known.map((each) => ({ ...each, counts: !each.replaced_by || each.replaced_by > then })) };
@@ -86,13 +86,22 @@ function slider(view, state, path, data, then, now) {
   const { store, address } = view;
   const entry = then === now ? null : store.need("as-of", `${path}/as-of`, { key: address.key, txid: then });
   const told = then === now ? `now, txid ${digits(now)}` : `txid ${digits(then)}`;
+  const of = moments(entry ? entry.data : view.one.topology, view.one.topology.zone);
   const move = (event) => view.later(() => to(view, state, Number(event.target.value), now));
-  return h("section", { class: "past", "aria-label": "As of" },
+  return h("section", { class: "past", label: "As of" },
     h("div", { class: "slider" },
       h("label", { for: "as-of" }, `as of ${told}`),
-      h("input", { id: "as-of", type: "range", min: state.horizon, max: now, step: 1, value: then, "aria-valuetext": told, "data-key": "as-of", on: { input: move } }),
+      h("input", { id: "as-of", type: "range", min: state.horizon, max: now, step: 1, value: then, "aria-valuetext": of ? `${told}, ${of}` : told, key: "as-of", on: { input: move } }),
       h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
+    p(`quiet ${stale(entry) ?? ""}`, of ?? "–"),
     entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry));
+}
+
+// When a batch was committed, and what it covers.
+function moments(batch, zone) {
+  if (!batch) return null;
+  const { committed_at: committed, start, end } = batch;
+  return (committed ? `committed ${when(committed)}` : "not committed") + (start ? ` · covers ${covers(start, end, zone)}` : "");
 }
 
 function to(view, state, txid, now) {
@@ -102,7 +111,7 @@ function to(view, state, txid, now) {
 
 function numbers(columns, row, entry) {
   const pairs = columns.map((column, at) =>
-    h("div", { "data-key": column.name }, h("dt", { title: column.type }, h("bdi", {}, column.name)), h("dd", {}, row ? value(row[at]) : "–")));
+    h("div", { key: column.name }, h("dt", { title: column.type }, bdi(column.name)), h("dd", {}, row ? value(row[at]) : "–")));
   return h("dl", { class: `numbers ${stale(entry) ?? ""}`, "aria-live": "polite", "aria-busy": entry?.asking ? "true" : "false" }, pairs);
 }
 
@@ -110,32 +119,28 @@ function sum({ equal, versions: all, more, value: row }) {
   const counting = all.filter((each) => each.counts && each.position !== null).length;
   const folds = all.some((each) => each.position === null);
   const count = `${many(counting, "contribution")}${folds ? " and what is folded" : ""}`;
-  if (row === null && all.every((each) => !each.counts)) return h("p", { class: "empty" }, "No batch that counts has this key.");
-  if (equal === null) return h("p", { class: "quiet" }, `${count}; the job's own Python alone can tell to what they amount.`);
+  if (row === null && all.every((each) => !each.counts)) return p("empty", "No batch that counts has this key.");
+  if (equal === null) return p("quiet", `${count}; the job's own Python alone can tell to what they amount.`);
   if (!equal) return ill(`✗ The contributions do not amount to the value: somebody changed it outside.`);
   return well(more ? `The contributions amount to the value; the first ${digits(all.length)} are shown.` : `${count} ${counting === 1 && !folds ? "amounts" : "amount"} to the value`);
 }
 
 function versions(view, { columns, versions: all }) {
-  const heads = [
-    ...[["number", "position"], ["", "counted by"]].map(([kind, words]) => h("th", { scope: "col", class: kind }, words)),
-    ...columns.map((each) => h("th", { scope: "col", class: "number", title: each.type }, h("bdi", {}, each.name))),
-    ...[["", "covers"], ["wide", "run"], ["", "read"]].map(([kind, words]) => h("th", { scope: "col", class: kind }, words)),
-  ];
-  const rows = all.map((each) => version(view, each));
-  return h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": "Contributions" },
-    h("table", { class: "values" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
+  const values = columns.map((each) => ["number", bdi(each.name), each.type]);
+  const heads = [["number", "position"], ["", "counted by"], ...values, ["", "covers"], ["wide", "run"], ["", "read"]];
+  return table("Contributions", heads, all.map((each) => version(view, each)));
 }
 
 function version({ topology, one }, each) {
   const by = each.counts ? txidLink(topology, each.txid) : [`until ${each.replaced_by}: `, txidLink(topology, each.txid)];
   const folds = each.position === null;
-  const asked = each.reason && h("span", { class: "reason" }, " “", h("bdi", {}, clip(each.reason)), "”", each.requested_by && [" (", h("bdi", {}, each.requested_by), ")"]);
-  return h("tr", { "data-key": `${each.position}:${each.txid}`, class: each.counts ? "" : "replaced" },
-    h("td", { class: "number" }, folds ? "folded" : digits(each.position)),
-    h("td", {}, folds ? `up to txid ${digits(each.txid)}` : by, asked),
-    each.values.map((text) => h("td", { class: "number" }, value(text))),
-    h("td", {}, covers(each.start, each.end, one.topology.zone)),
-    h("td", { class: "wide" }, folds ? "" : runLink(each.dag_id, each.run_id)),
-    h("td", {}, each.reads.map((file, at) => [at ? ", " : "", h("bdi", { class: "file" }, file)])));
+  const asked = each.reason && h("span", { class: "reason" }, " “", bdi(clip(each.reason)), "”", each.requested_by && [" (", bdi(each.requested_by), ")"]);
+  return [`${each.position}:${each.txid}`, [
+    folds ? "folded" : digits(each.position),
+    [folds ? `up to txid ${digits(each.txid)}` : by, asked],
+    ...each.values.map(value),
+    covers(each.start, each.end, one.topology.zone),
+    folds ? "" : runLink(each.dag_id, each.run_id),
+    each.reads.map((file, at) => [at ? ", " : "", h("bdi", { class: "file" }, file)]),
+  ], each.counts ? "" : "replaced"];
 }

@@ -34,7 +34,7 @@ export function when(moment) {
   return day === at(Date.now(), undefined).day ? time : `${day} ${time}`;
 }
 
-/** Return day and time of a moment, in a zone. */
+// Return day and time of a moment, in a zone; null: in UTC.
 export function at(moment, zone) {
   const parts = Object.fromEntries(format(zone).formatToParts(new Date(moment)).map((each) => [each.type, each.value]));
   const { year, month, day, hour, minute, second } = parts;
@@ -42,7 +42,7 @@ export function at(moment, zone) {
 }
 
 function format(zone) {
-  if (!formats.has(zone)) formats.set(zone, formatter(zone));
+  if (!formats.has(zone)) formats.set(zone, formatter(zone === null ? "UTC" : zone));
   return formats.get(zone);
 }
 
@@ -56,26 +56,26 @@ function formatter(zone) {
   }
 }
 
-/** Return the zone in which intervals are told: the topology's, else UTC. */
+// Return the zone in which intervals are told: the topology's, else UTC.
 export function zoneOf(zone) {
   return zone ?? "UTC";
 }
 
-/** Return what an interval covers: its day or days if it begins and ends at midnight, else its times. */
+// Return what an interval covers: days, or else times.
 export function covers(start, end, zone) {
   if (!start || !end) return "–";
-  const from = at(start, zoneOf(zone));
-  const to = at(end, zoneOf(zone));
-  const last = at(Date.parse(end) - 1, zoneOf(zone)).day;
+  const from = at(start, zone);
+  const to = at(end, zone);
+  const last = at(Date.parse(end) - 1, zone).day;
   if (from.time === "00:00:00" && to.time === "00:00:00") return from.day === last ? last : `${from.day} to ${last}`;
   if (from.day === last) return `${from.day} ${from.minute}–${to.minute}`;
   return `${from.day} ${from.minute} to ${to.day} ${to.minute}`;
 }
 
-/** Return up to when something is whole: the last day that is in it, or the moment. */
+// Return up to when something is whole: its last day, or the moment.
 export function upTo(moment, zone) {
-  const { day, time, minute } = at(moment, zoneOf(zone));
-  return time === "00:00:00" ? at(Date.parse(moment) - 1, zoneOf(zone)).day : `${day} ${minute}`;
+  const { day, time, minute } = at(moment, zone);
+  return time === "00:00:00" ? at(Date.parse(moment) - 1, zone).day : `${day} ${minute}`;
 }
 
 // Return the hours of an interval.
