@@ -84,7 +84,7 @@ def usage_errors_coded() -> Iterator[None]:
 
 
 class Commands(MutableMapping[str, click.Command]):
-    """Commands by name, in order; a command that is in `PLACES` is imported when the command is asked for."""
+    """Commands by name, in order; a command in `PLACES` is imported on demand."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._found: dict[str, click.Command | None] = dict.fromkeys(names)

@@ -27,7 +27,7 @@ def show_progress(topology: str, of: int | None, application: Application) -> It
     from rich.text import Text
 
     class CursorStays(Console):
-        """A console that never hides the cursor: a killed process could not show the cursor again."""
+        """A console without a hidden cursor: a killed process could not show the cursor again."""
 
         def show_cursor(self, show: bool = True) -> bool:
             return False

@@ -146,7 +146,7 @@ class LocalAirflow:
         self._wait_until_healthy(deadline)
 
     def _start_components(self, components: Iterable[str], deadline: float) -> None:
-        """Start components in this order. Start the scheduler only once the API server answers.
+        """Start components in the given order. Start the scheduler only once the API server answers.
 
         The scheduler gives out tasks at once if runs are in flight, as after a power cut. A task asks the API server before
         anything else, gives up after half a minute without an answer, and has then used up its try.
@@ -185,7 +185,7 @@ class LocalAirflow:
         }
 
     def _wait_until_healthy(self, deadline: float, beating: Collection[str] = HEARTBEATS) -> None:
-        """Wait until the API server answers and these components send heartbeats. Raise LocalAirflowError at the deadline."""
+        """Wait until the API server answers and the components send heartbeats. Raise LocalAirflowError at the deadline."""
         with self.api() as api:
             for _ in looks(deadline - time.monotonic(), POLL_SECONDS):
                 if not (missing := self._missing(api, beating)):

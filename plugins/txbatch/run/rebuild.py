@@ -208,7 +208,7 @@ EmittedAhead = dict[int, tuple[Batch, Emitted | None]]
 
 @dataclass(slots=True)
 class _Ahead:
-    """The versions emitted ahead: while those of one job are counted, the next job is at work."""
+    """The versions emitted ahead: while the versions of one job are counted, the next job is at work."""
 
     rebuilder: Rebuilder
     rebuild: Rebuild

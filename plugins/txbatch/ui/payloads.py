@@ -248,7 +248,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A batch with its tries, reads and restates. `triggered_by`: the user of Airflow who triggered the run of the batch."""
+    """A batch with its tries, reads and restates. `triggered_by`: the Airflow user behind the run of the batch."""
 
     batch: Batch
     attempts: list[Attempt]
@@ -274,7 +274,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A batch by time. `counts`: the txid that counts the interval, which is a restate's where one was committed.
+    """A batch by time. `counts`: the counting txid of the interval, perhaps a restate's.
 
     `reason` and `requested_by` are those of that txid. `triggered_by`: the user of Airflow who triggered its run.
     """

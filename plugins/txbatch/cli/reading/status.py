@@ -98,7 +98,7 @@ def status(topology: str | None) -> Rows:
 
 
 def _differences(reader: LedgerReader, topology: str | None, files: Sequence[PlannedFiles]) -> list[dict[str, Any]]:
-    """Return what differs of files and tables. What looks at sources is imported if something was counted."""
+    """Return what differs of files and tables. Import the code to look at sources only if something was counted."""
     found: list[dict[str, Any]] = []
     if files:
         from txbatch.formats.changes import changed

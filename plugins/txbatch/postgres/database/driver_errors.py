@@ -92,7 +92,7 @@ def message_of(error: BaseException | None) -> str:
 
 
 def _is_of_the_ledger(message: str) -> bool:
-    """Return whether a message names a report that the ledger itself brings."""
+    """Return whether a message names a built-in report."""
     from txbatch.core.state.state import REPORTS
 
     return re.search(rf"\breport\.({'|'.join(sorted(REPORTS))})\W", message) is not None

@@ -28,7 +28,7 @@ export function go(address, { replace = false } = {}) {
   window.dispatchEvent(new Event("went"));
 }
 
-// Handle a click on a link inside, without a request for the document; with a key held the browser does.
+// Handle a click on a link inside without a request; with a key held the browser does.
 export function follow(event, link) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return true;
   event.preventDefault();

@@ -51,7 +51,7 @@ function ofGap(gap, { length, zone, open, from, to }, most) {
   if (gap.txid != null) return cells;
   const [begin, end] = [Date.parse(gap.start), Date.parse(gap.end)];
   const wall = seconds(begin, zone);
-  // What lies long before the window is leapt over but for two steps, in which days find their time of day.
+  // What lies long before the window is leapt over but for two steps: days find their time of day.
   const step = isDay(length) ? 24 * HOUR : stepOf(length);
   const leapt = Math.max(0, Math.floor((from - begin) / step) - 2) * step;
   for (let start = begin + leapt; start < Math.min(end, to) && cells.length < most; ) {

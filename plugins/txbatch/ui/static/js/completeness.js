@@ -1,4 +1,4 @@
-// The page Completeness: by time, what is counted and what is missing; by partitions, how far each was read.
+// The page Completeness: by time, what is counted and missing; by partitions, how far each was read.
 
 import { countHole } from "./acts.js";
 import { href } from "./address.js";

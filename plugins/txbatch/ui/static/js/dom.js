@@ -67,7 +67,7 @@ function heard(event, root) {
   }
 }
 
-// Make an old element like a fresh one. Elements of one `key` stay the same elements, and so does the focus.
+// Make an old element like a fresh one. Elements of one `key` stay, and so does the focus.
 export function morph(old, fresh) {
   const focused = document.activeElement;
   const within = old !== focused && old.contains(focused);

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 const current = new Map();
 
-// Return the key of the cell that takes the focus: the last one that had the focus, else the fallback.
+// Return the key of the cell that takes the focus: the last that had it, else the fallback.
 export function stop(group, keys, fallback) {
   const last = current.get(group);
   return last != null && keys.has(last) ? last : fallback;

@@ -20,7 +20,7 @@ export async function paused(dagId) {
   }
 }
 
-// Tell the state of a run until its end, and return the run; null once `wanted` is false. `away` is told that Airflow is silent.
+// Tell the state of a run until its end, and return the run; null once `wanted` is false. `away`: Airflow is silent.
 export async function follow(dagId, runId, wanted, tell, away) {
   while (wanted()) {
     if (document.visibilityState !== "hidden") {

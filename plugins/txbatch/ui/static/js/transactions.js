@@ -1,4 +1,4 @@
-// The page Transactions: facts, the bar of all txids, the window, who fails, who waits, and the table.
+// The page Transactions: facts, the bar of all txids, the window, failures, waits, the table.
 
 import { go, href, ofAirflow } from "./address.js";
 import { route } from "./api.js";
