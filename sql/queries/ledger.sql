@@ -301,11 +301,6 @@ SELECT DISTINCT ON (k.key) k.key AS asked, b.*, b.lease_until > clock_timestamp(
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND txid = ANY (:txids);
 
--- batches_between --
--- The batches of some txids, in their order.
-SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
- WHERE topology = :topology AND txid BETWEEN :first AND :last ORDER BY txid;
-
 -- committed_by --
 -- The last batch that a run brought to its commit, its own or an adopted one.
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
@@ -492,7 +487,8 @@ SELECT :topology, p.txid, COALESCE(p.position, p.txid), CASE WHEN p.position IS 
               CAST(:reasons AS text[]), CAST(:requested_by AS text[]), CAST(:found_by AS bigint[]))
        AS p(txid, position, key, interval_start, interval_end, metadata, prev_txid, run, reason, requested_by, found_by)
   LEFT JOIN txbatch.batch again ON (again.topology, again.txid) = (:topology, p.position)
- ORDER BY p.txid;
+ ORDER BY p.txid
+RETURNING *, lease_until > clock_timestamp() AS lease_live;
 
 -- insert_batch_keys --
 -- Let runs find their batches again.
@@ -512,7 +508,7 @@ UPDATE txbatch.batch SET lease_run = :run, lease_until = clock_timestamp() + mak
 -- The run is alive; no row when the attempt is not the newest any more. A row that is locked is at work, and is not waited for: the
 -- leases of the call's other batches would end meanwhile.
 WITH free AS (
-    SELECT txid FROM txbatch.batch WHERE topology = :topology AND txid = :txid FOR UPDATE SKIP LOCKED
+    SELECT txid FROM txbatch.batch WHERE topology = :topology AND txid = :txid FOR NO KEY UPDATE SKIP LOCKED
 ), renewed AS (
     UPDATE txbatch.batch b SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds) FROM free f
      WHERE b.topology = :topology AND b.txid = f.txid AND b.fence = :attempt_id AND b.token = :token
@@ -524,7 +520,7 @@ SELECT txid FROM txbatch.batch
 -- renew_waiting_lease --
 -- The run waits, and is alive; no row when another looks after the batch, or it is over. A locked row is not waited for, either.
 WITH free AS (
-    SELECT txid FROM txbatch.batch WHERE topology = :topology AND txid = :txid FOR UPDATE SKIP LOCKED
+    SELECT txid FROM txbatch.batch WHERE topology = :topology AND txid = :txid FOR NO KEY UPDATE SKIP LOCKED
 ), renewed AS (
     UPDATE txbatch.batch b SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds) FROM free f
      WHERE b.topology = :topology AND b.txid = f.txid AND b.lease_run = :run AND b.status IN ('planned', 'emitted')
@@ -548,16 +544,15 @@ UPDATE txbatch.attempt SET status = 'superseded', finished_at = COALESCE(finishe
  WHERE topology = :topology AND txid = :txid AND status IN ('emitting', 'emitted');
 
 -- raise_fence --
--- Issue the next attempt_id and token (R5).
-UPDATE txbatch.batch
-   SET status = 'planned', fence = fence + 1, token = gen_random_uuid()::text, lease_run = :run,
-       lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
- WHERE topology = :topology AND txid = :txid RETURNING fence, token;
-
--- insert_attempt --
--- Record the attempt.
+-- Issue the next attempt_id and token, and record the attempt (R5).
+WITH raised AS (
+    UPDATE txbatch.batch
+       SET status = 'planned', fence = fence + 1, token = gen_random_uuid()::text, lease_run = :run,
+           lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+     WHERE topology = :topology AND txid = :txid RETURNING topology, txid, fence, token
+)
 INSERT INTO txbatch.attempt (topology, txid, attempt_id, token, run, code)
-VALUES (:topology, :txid, :attempt_id, :token, :run, :code);
+SELECT topology, txid, fence, token, :run, :code FROM raised RETURNING attempt_id, token;
 
 -- knows_attempt --
 -- Whether this ledger issued the attempt.
@@ -578,14 +573,12 @@ SELECT * FROM txbatch.attempt WHERE topology = :topology AND txid = :txid AND at
 SELECT manifest FROM txbatch.attempt
  WHERE topology = :topology AND txid = :txid AND attempt_id < :attempt_id AND manifest IS NOT NULL ORDER BY attempt_id;
 
--- attempt_emitted --
--- The attempt's work is complete, also when whoever submitted it had called it failed.
-UPDATE txbatch.attempt
-   SET status = 'emitted', manifest = CAST(:manifest AS json), error = NULL, finished_at = clock_timestamp()
- WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
-
 -- batch_emitted --
--- The batch may be committed.
+-- The attempt's work is complete, also when whoever submitted it had called it failed: the batch may be committed.
+WITH complete AS (
+    UPDATE txbatch.attempt
+       SET status = 'emitted', manifest = CAST(:manifest AS json), error = NULL, finished_at = clock_timestamp()
+     WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id)
 UPDATE txbatch.batch SET status = 'emitted', lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
  WHERE topology = :topology AND txid = :txid RETURNING *, lease_until > clock_timestamp() AS lease_live;
 
@@ -771,7 +764,7 @@ SELECT txid FROM txbatch.batch WHERE topology = :topology AND kind = 'skip' AND 
 
 -- oldest_unfinished --
 -- The oldest unfinished batch above a txid whose run has such a name, whether or not that is still alive.
-SELECT b.txid FROM txbatch.batch b
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE b.topology = :topology AND starts_with(b.lease_run, :prefix) AND b.succeeded_at IS NULL AND b.status <> 'aborted'
    AND b.txid > :above ORDER BY b.txid LIMIT 1;
 

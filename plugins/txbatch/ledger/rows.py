@@ -65,8 +65,8 @@ class Rows(LookBackRows, Protocol):
     def windows_left(self, topology: str) -> Mapping[str, Left]:
         """Return, by state, which windows have left (R30)."""
 
-    def version(self, topology: str, position: int) -> PositionVersion:
-        """Return the current version of a position. Raise UnknownName if the position is missing."""
+    def version(self, topology: str, txid: int) -> PositionVersion:
+        """Return the current version of a txid's position. Raise UnknownName if the txid is missing."""
 
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids. The plans' runs find their batches from now on, and no longer wait."""

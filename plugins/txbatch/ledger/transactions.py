@@ -26,8 +26,7 @@ from txbatch.ledger.rows import Rows
 class Transactions(Questions):
     """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, the ledger is unchanged.
 
-    Databases with states apart commit before the ledger, within the block (R21). If the block raises afterwards, such a database
-    may be changed, until the next attempt or an abort takes back.
+    Databases with states apart commit within the block: the next attempt or an abort takes back what is left there (R21).
     """
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
@@ -116,12 +115,7 @@ class Transactions(Questions):
             return rows.batch(topology, txid)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
-        """Abort a batch and count the batch's records as read, by a new txid (R16).
-
-        If `partition` is given, the records of all other partitions are free, and the batch's run plans them again. Raise the
-        same errors as `given_up`, TerminalError if the batch is committed, NotItsTurn if a lower txid is open, BrokenChain or
-        IntervalTaken if another batch has the records by now.
-        """
+        """Abort a batch and count the batch's records as read, by a new txid (R16)."""
         with self.store() as rows:
             skip.check_may_skip(rows.batch(topology, txid))  # a refused skip waits for nobody
             rows.lock_open_batches(topology, txid)  # as in `_alone`

@@ -90,9 +90,9 @@ class MemoryRows:
         """Return, by state, which windows have left."""
         return self.tables.windows_left(topology)
 
-    def version(self, topology: str, position: int) -> PositionVersion:
-        """Return the current version of a position. Raise UnknownName if missing."""
-        return self.tables.version(topology, position)
+    def version(self, topology: str, txid: int) -> PositionVersion:
+        """Return the current version of a txid's position. Raise UnknownName if missing."""
+        return self.tables.version(topology, txid)
 
     def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
         """Return the plan of the last look before a batch, and the intervals of earlier batches."""

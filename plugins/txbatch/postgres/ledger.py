@@ -1,18 +1,14 @@
-"""The ledger in PostgreSQL: its questions and small notes. `ledger.transactions` has the transactions that decide.
-
-Locks are always taken in the order topology, batch, state keys (R1).
-"""
+"""The ledger in PostgreSQL: its questions and small notes. `ledger.transactions` has the transactions that decide."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine, RowMapping
 
-from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs, no_jobs
@@ -25,6 +21,7 @@ from txbatch.ledger.transactions import Transactions
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections import definition_changes as changes
 from txbatch.postgres.database.engine import check_server
+from txbatch.postgres.database.on_connection import in_transaction
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.database.transaction import transaction
 from txbatch.postgres.rows import PostgresRows
@@ -68,8 +65,8 @@ class PostgresLedger(Transactions):
     def register(self, topology: Topology, job: str, zone: str | None = None) -> None:
         """Store the topology and create the tables of its states. `zone` is the zone of the schedule, if there is one.
 
-        Raise SchemaMismatch if the topology has history and another definition, or if another topology has the state (R2,
-        R23).
+        Raise SchemaMismatch if the topology has history and another definition, NameTaken if another topology has the state
+        (R2, R23).
         """
         with transaction(self.engine) as connection:
             check_server(connection)
@@ -79,7 +76,7 @@ class PostgresLedger(Transactions):
             definitions.store(connection, topology, job)
             if zone is not None:
                 connection.execute(query("note_zone"), {"topology": topology.name, "zone": zone})
-            txids = _next_txids(connection, topology.name)
+            txids = batches.next_txids(connection, topology.name)
             for aggregate in topology.aggregates:
                 new = state_tables.ensure(connection, topology.name, aggregate, txids)
                 if aggregate.state.database is not None:
@@ -117,81 +114,50 @@ class PostgresLedger(Transactions):
             self.warehouses.clear(connection, name)
             return changes.change(connection, topology, job, why, by)
 
-    def last_txid(self, topology: str) -> int:
-        """Return the highest txid ever used; 0 before the first."""
-        with transaction(self.engine) as connection:
-            return batches.last_txid(connection, topology)
-
-    def closed_to(self, topology: str) -> Mapping[str, int]:
-        """Return, by state, the time up to which windows are closed (R26)."""
-        with transaction(self.engine) as connection:
-            return event_time.closed_to(connection, topology)
+    last_txid = in_transaction(batches.last_txid)
+    closed_to = in_transaction(event_time.closed_to)
+    newest_attempt = in_transaction(batches.newest_attempt)
 
     def note_wait(self, batch: Batch, run: Run) -> None:
         """Show to others that a run without a batch waits for the end of the given batch."""
-        with transaction(self.engine) as connection:
-            connection.execute(query("note_wait"), {**batches.batch_ids(batch), "run": run.name})
+        self._ask("note_wait", **batches.batch_ids(batch), run=run.name)
 
     def renew_lease(self, assignment: Assignment) -> bool:
         """Renew the lease of the attempt's run. Return False if the attempt is no longer the newest attempt of an open batch."""
-        with transaction(self.engine) as connection:
-            parameters = {
-                **batches.attempt_ids(assignment),
-                "token": assignment.token,
-                "lease_seconds": self.lease_seconds,
-            }
-            return connection.execute(query("renew_lease"), parameters).first() is not None
+        return bool(self._ask("renew_lease", **batches.attempt_ids(assignment), token=assignment.token))
 
     def renew_waiting_lease(self, batch: Batch, run: Run) -> bool:
         """Renew the lease of a waiting run. Return False if the run no longer looks after the open batch (R6)."""
-        with transaction(self.engine) as connection:
-            lease = {**batches.batch_ids(batch), "run": run.name, "lease_seconds": self.lease_seconds}
-            return connection.execute(query("renew_waiting_lease"), lease).first() is not None
+        return bool(self._ask("renew_waiting_lease", **batches.batch_ids(batch), run=run.name))
 
     def renew_leases_of_run(self, topology: str, run: str, of_call: str) -> None:
         """Renew the leases of all open batches of a run, and of runs named after the run, `of_call` and a number (R6)."""
-        of = {"topology": topology, "run": run, "parts": f"{run}{of_call}", "lease_seconds": self.lease_seconds}
-        with transaction(self.engine) as connection:
-            connection.execute(query("renew_leases_of_run"), of)
+        self._ask("renew_leases_of_run", topology=topology, run=run, parts=f"{run}{of_call}")
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record the error of a failed attempt."""
-        with transaction(self.engine) as connection:
-            connection.execute(query("fail_attempt"), {**batches.attempt_ids(assignment), "error": one_line(error)})
-
-    def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
-        """Return the newest attempt of a batch, and the attempt's manifest or None."""
-        with transaction(self.engine) as connection:
-            return batches.newest_attempt(connection, batch)
+        self._ask("fail_attempt", **batches.attempt_ids(assignment), error=one_line(error))
 
     def committed_by(self, topology: str, run: Run) -> Batch | None:
         """Return the last batch that a run committed, its own or an adopted batch."""
-        with transaction(self.engine) as connection:
-            found = batches.batches(connection, "committed_by", topology=topology, run=run.name)
-            return found[0] if found else None
+        return next(map(batches.batch_from, self._ask("committed_by", topology=topology, run=run.name)), None)
 
     def committed_by_each(self, topology: str, prefix: str) -> list[int]:
         """Return, in order, the txids committed by runs named `prefix` and a number: their own batches and adopted batches."""
-        with transaction(self.engine) as connection:
-            given = {"topology": topology, "prefix": prefix}
-            return list(connection.execute(query("committed_by_each"), given).scalars())
+        return [row["txid"] for row in self._ask("committed_by_each", topology=topology, prefix=prefix)]
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
         """Return the lowest unfinished txid above `above`, of a run with `prefix` in front of the name; None without one."""
-        with transaction(self.engine) as connection:
-            given = {"topology": topology, "prefix": prefix, "above": above}
-            txid = connection.execute(query("oldest_unfinished"), given).scalar()
-            return None if txid is None else unfinished(batches.batch(connection, topology, txid))
+        found = self._ask("oldest_unfinished", topology=topology, prefix=prefix, above=above)
+        return unfinished(batches.batch_from(found[0])) if found else None
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """Return the lowest txid below the given txid that is not final: the given txid waits for the end of that txid (R6)."""
+        (found,) = self._ask("neighbours", topology=topology, txid=txid)
+        return cast("int | None", found["open_before"])
+
+    def _ask(self, name: str, **given: Any) -> Sequence[RowMapping]:
+        """Run a statement in a transaction of its own, and return the rows."""
         with transaction(self.engine) as connection:
-            return cast(
-                "int | None", batches.one(connection, "neighbours", topology=topology, txid=txid)["open_before"]
-            )
-
-
-def _next_txids(connection: Connection, topology: str) -> list[int]:
-    """Return the txids at which a new state may be committed first: the oldest txid in flight, and the next txid."""
-    in_flight = [batch.txid for batch in batches.batches(connection, "open_batches", topology=topology)]
-    return [*in_flight[:1], batches.last_txid(connection, topology) + 1]
+            found = connection.execute(query(name), {"lease_seconds": self.lease_seconds, **given})
+            return found.mappings().all() if found.returns_rows else ()

@@ -10,31 +10,31 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.batch.transaction import Interval
+from txbatch.core.batch.transaction import Batch, Interval
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Head, RunPlan
 from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.text import one_line
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import state_tables
+from txbatch.postgres.tables import batches
 
 # So many bytes of plans go by one statement: a plan by time names every file.
 STATEMENT_BYTES = 16_000_000
 Row = dict[str, Any]
 
 
-def insert(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_seconds: int) -> int:
-    """Store plans one after the other; return the last txid."""
-    last = head.next_txid + len(plans) - 1
-    for txid in range(head.next_txid, last + 1, state_tables.AHEAD_TXIDS):
+def insert(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_seconds: int) -> list[Batch]:
+    """Store plans one after the other; return the batches, in the same order."""
+    for txid in range(head.next_txid, head.next_txid + len(plans), state_tables.AHEAD_TXIDS):
         state_tables.ensure_partitions(connection, head.topology, txid)
-    given = {"topology": head.topology, "lease_seconds": lease_seconds}
+    given, stored = {"topology": head.topology, "lease_seconds": lease_seconds}, list[Batch]()
     for piece in _in_pieces(_rows(head, plans)):
         columns = {name: [row[name] for row in piece] for name in piece[0]}
-        connection.execute(query("insert_batches"), {**given, **columns})
+        stored += batches.batches(connection, "insert_batches", **given, **columns)
         connection.execute(query("insert_batch_keys"), {**given, **columns})
         connection.execute(query("forget_waits"), {**given, **columns})
-    return last
+    return sorted(stored, key=lambda each: each.txid)
 
 
 def taken_intervals(connection: Connection, topology: str, asked: Sequence[Interval]) -> decisions.TakenIntervals:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,29 +10,17 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core.batch.manifest import Manifest
-from txbatch.core.batch.transaction import (
-    Assignment,
-    Batch,
-    BatchKind,
-    BatchStatus,
-    Interval,
-    Metadata,
-    Run,
-    TransactionAttempt,
-)
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.core.protocol.commit import CommitFacts, CommitPlan, asks_definition
-from txbatch.core.protocol.decisions import TakenIntervals
 from txbatch.core.protocol.ledger import Head, Order, RunPlan
-from txbatch.core.protocol.lookback import CountedPlan, FoundLate, LookFacts
 from txbatch.core.protocol.record_numbers import Bases
-from txbatch.core.protocol.restate import PositionVersion
 from txbatch.core.stored_json import STORED_BYTES_MAX, canonical_json
 from txbatch.core.text import one_line
-from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.ledger.rows import Registered
 from txbatch.postgres import plans as stored_plans
 from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.on_connection import on_connection
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.state.writer import StagedRows, StateWriter, writer_of
 from txbatch.postgres.tables import batch_lock, batches, came_late, definitions, event_time, offsets, record_numbers
@@ -50,14 +37,24 @@ class PostgresRows:
     copied: list[tuple[StateWriter, StagedRows]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
 
+    batch = on_connection(batches.batch)
+    lock_batch = on_connection(batches.lock_batch)
+    heads = on_connection(batches.heads)
+    version = on_connection(batches.version)
+    windows_left = on_connection(batches.windows_left)
+    taken_intervals = on_connection(stored_plans.taken_intervals)
+    pin_watermarks = on_connection(event_time.pin)
+    store_definition = on_connection(definitions.store)
+    rebuild_told = on_connection(definitions.rebuild_told)
+    share_topology = on_connection(batch_lock.share_topology)
+    look_facts = on_connection(came_late.look_facts)
+    found_late = on_connection(came_late.found_late)
+    counted_plans = on_connection(came_late.counted_plans)
+
     def lock_topology(self, topology: str) -> Registered:
         """Lock a topology against other plans. Raise UnknownName if missing."""
         row = batches.lock_topology(self.connection, topology)
         return Registered(row["job"], row["digest"])
-
-    def lock_batch(self, topology: str, txid: int, run: Run | None = None) -> Batch:
-        """Lock a batch, as `batch_lock.locked_row` does."""
-        return batches.lock_batch(self.connection, topology, txid, run)
 
     def lock_open_batches(self, topology: str, txid: int) -> Sequence[Batch]:
         """Lock a batch and the batches in flight, each as `lock_batch` does, and return the batches in flight."""
@@ -66,63 +63,22 @@ class PostgresRows:
         locked = [self.lock_batch(topology, each) for each in txids]
         return [each for each in locked if not each.status.final]
 
-    def batch(self, topology: str, txid: int) -> Batch:
-        """Return a batch, without a lock."""
-        return batches.batch(self.connection, topology, txid)
-
-    def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
-        """Return the head for each run."""
-        return batches.heads(self.connection, topology, runs)
-
     def order(self, batch: Batch) -> Order:
         """Return the place of a batch among the others."""
         return batches.order(self.connection, batch)[0]
-
-    def store_definition(self, topology: Topology, job: str) -> None:
-        """Store the definition. Raise SchemaMismatch if the history has another definition."""
-        definitions.store(self.connection, topology, job)
-
-    def pin_watermarks(self, topology: Topology, plans: Sequence[RunPlan]) -> Sequence[RunPlan]:
-        """Return plans with the watermarks that decide which records are late."""
-        return event_time.pin(self.connection, topology, plans)
 
     def next_numbers(self, topology: Topology) -> Bases:
         """Return the number of the next record of each numbered stream."""
         return record_numbers.bases(self.connection, topology.name, topology.numbered)
 
-    def taken_intervals(self, topology: str, asked: Sequence[Interval]) -> TakenIntervals:
-        """Return the intervals of batches that overlap the span of the given intervals."""
-        return stored_plans.taken_intervals(self.connection, topology, asked)
-
-    def windows_left(self, topology: str) -> Mapping[str, Left]:
-        """Return, by state, which windows have left."""
-        return batches.windows_left(self.connection, topology)
-
-    def version(self, topology: str, position: int) -> PositionVersion:
-        """Return the current version of a position. Raise UnknownName if missing."""
-        return batches.version(self.connection, topology, position)
-
-    def look_facts(self, batch: Batch, since: datetime | None) -> LookFacts:
-        """Return the plan of the last look before a batch, and the intervals of earlier batches."""
-        return came_late.look_facts(self.connection, batch, since)
-
-    def found_late(self, topology: str) -> Sequence[FoundLate]:
-        """Return the late records met by committed batches, unless a later version counts the records."""
-        return came_late.found_late(self.connection, topology)
-
-    def counted_plans(self, topology: str, since: datetime | None, until: datetime, most: int) -> list[CountedPlan]:
-        """Return the newest committed positions with intervals in a time, with the counting plans, newest first."""
-        return came_late.counted_plans(self.connection, topology, since, until, most)
-
     def insert_batches(self, head: Head, plans: Sequence[RunPlan]) -> Sequence[Batch]:
         """Store plans as the next txids."""
-        last = stored_plans.insert(self.connection, head, plans, self.lease_seconds)
-        between = {"topology": head.topology, "first": head.next_txid, "last": last}
-        return batches.batches(self.connection, "batches_between", **between)
+        return stored_plans.insert(self.connection, head, plans, self.lease_seconds)
 
     def take_lease(self, batch: Batch, run: Run) -> None:
         """Let a run look after a batch."""
-        self._run("take_lease", {**batches.batch_ids(batch), **self._lease(run)})
+        lease = {"run": run.name, "lease_seconds": self.lease_seconds}
+        self._run("take_lease", {**batches.batch_ids(batch), **lease})
 
     def forget_wait(self, topology: str, run: Run) -> None:
         """Note that a run waits no longer."""
@@ -134,13 +90,10 @@ class PostgresRows:
 
     def raise_fence(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt, looked after by the run."""
-        raised = batches.one(self.connection, "raise_fence", **batches.batch_ids(batch), **self._lease(run))
-        attempt = TransactionAttempt(batch.txid, raised["fence"])
-        of = batch.position, batch.planned_at
-        assignment = Assignment(batch.topology, attempt, raised["token"], batch.metadata, code, *of)
-        row = {"token": assignment.token, "run": run.name, "code": code}
-        self._run("insert_attempt", {**batches.attempt_ids(assignment), **row})
-        return assignment
+        lease = {"run": run.name, "code": code, "lease_seconds": self.lease_seconds}
+        raised = batches.one(self.connection, "raise_fence", **batches.batch_ids(batch), **lease)
+        attempt, of = TransactionAttempt(batch.txid, raised["attempt_id"]), (batch.position, batch.planned_at)
+        return Assignment(batch.topology, attempt, raised["token"], batch.metadata, code, *of)
 
     def earlier_manifests(self, assignment: Assignment) -> list[Manifest]:
         """Return the manifests of the earlier attempts of a batch."""
@@ -156,16 +109,9 @@ class PostgresRows:
 
     def take_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Store an attempt's manifest, and return the emitted batch."""
-        row = {**batches.attempt_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
-        self._run("attempt_emitted", row)
-        lease = {"lease_seconds": self.lease_seconds}
-        return batches.batch_from(
-            batches.one(self.connection, "batch_emitted", **batches.attempt_ids(assignment), **lease)
-        )
-
-    def share_topology(self, committing: Batch) -> None:
-        """Lock the topology's row against a swap alone, and name the session after the attempt."""
-        batch_lock.share_topology(self.connection, committing)
+        row = {"manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX), "lease_seconds": self.lease_seconds}
+        emitted = batches.one(self.connection, "batch_emitted", **batches.attempt_ids(assignment), **row)
+        return batches.batch_from(emitted)
 
     def commit_facts(self, topology: Topology, batch: Batch) -> CommitFacts:
         """Return the facts of a locked batch; if the batch is not emitted, only the newest attempt and the batch's place."""
@@ -175,16 +121,10 @@ class PostgresRows:
             return CommitFacts(batch, *newest, order)
         asked = asks_definition(topology, batch, digest)
         definition = definitions.known(self.connection, topology) if asked else None
-        if batch.kind is BatchKind.RESTATE:
-            version = self.version(batch.topology, batch.position)
-            return CommitFacts(batch, *newest, order, definition, version)
-        numbered = batch.plan.base.keys() & topology.numbered
+        version = self.version(batch.topology, batch.position) if batch.kind is BatchKind.RESTATE else None
+        numbered = batch.plan.base.keys() & topology.numbered if version is None else ()
         bases = record_numbers.bases(self.connection, batch.topology, numbered) if numbered else {}
-        return CommitFacts(batch, *newest, order, definition, bases=bases)
-
-    def rebuild_told(self, topology: str) -> AbstractContextManager[None]:
-        """Context manager. Put a running rebuild in front of the refusal of a definition."""
-        return definitions.rebuild_told(self.connection, topology)
+        return CommitFacts(batch, *newest, order, definition, version, bases)
 
     def load(self, plan: CommitPlan, partials: Mapping[str, Any]) -> None:
         """COPY the partials of the states in the ledger's database into temporary tables (R7)."""
@@ -259,6 +199,3 @@ class PostgresRows:
 
     def _run(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.connection.execute(query(name), dict(parameters))
-
-    def _lease(self, run: Run) -> dict[str, Any]:
-        return {"run": run.name, "lease_seconds": self.lease_seconds}

@@ -215,9 +215,8 @@ def _dependents_told(state: str) -> Iterator[None]:
 
 def _room(connection: Connection, topology: str) -> list[int]:
     """Return the txids whose contributions need partitions: the oldest txid in flight, and the next txids."""
-    in_flight = [batch.txid for batch in batches.batches(connection, "open_batches", topology=topology)]
-    following = batches.last_txid(connection, topology) + 1
-    return [*in_flight[:1], following, following + PARTITION_TXIDS // 2]
+    *in_flight, following = batches.next_txids(connection, topology)
+    return [*in_flight, following, following + PARTITION_TXIDS // 2]
 
 
 def _emit_again(connection: Connection, topology: str) -> None:

@@ -1,5 +1,5 @@
 """Connections to PostgreSQL, its statements and its migrations.
 
-Read `transaction`, `engine` and `queries`; then `driver_errors`, `url`, `connections`, `pooler`, `expressions`, `functions`,
-`generations`, `run_locks`, `reach`, `psql`; `migrate`, `warehouse_migrations`, `grants`.
+Read `transaction`, `on_connection`, `engine` and `queries`; then `driver_errors`, `url`, `connections`, `pooler`,
+`expressions`, `functions`, `generations`, `run_locks`, `reach`, `psql`; `migrate`, `warehouse_migrations`, `grants`.
 """

@@ -213,6 +213,12 @@ def last_txid(connection: Connection, topology: str) -> int:
     return int(connection.execute(query("last_txid"), {"topology": topology}).scalar_one())
 
 
+def next_txids(connection: Connection, topology: str) -> list[int]:
+    """Return the txids at which a new state may be committed first: the oldest txid in flight, and the next txid."""
+    in_flight = [batch.txid for batch in batches(connection, "open_batches", topology=topology)]
+    return [*in_flight[:1], last_txid(connection, topology) + 1]
+
+
 def offsets_of(connection: Connection, planned: Batch) -> dict[str, dict[str, Metadata]]:
     """Return the last ranges of a batch's partitions."""
     found: dict[str, dict[str, Metadata]] = {}
@@ -223,15 +229,11 @@ def offsets_of(connection: Connection, planned: Batch) -> dict[str, dict[str, Me
     return found
 
 
-def newest_attempt(connection: Connection, of: Batch) -> tuple[Assignment, Manifest | None]:
+def newest_attempt(connection: Connection, batch: Batch) -> tuple[Assignment, Manifest | None]:
     """Return the newest attempt of a batch, and its manifest or None. Raise UnknownName before the first attempt."""
-    row = (
-        connection.execute(query("attempt"), {"topology": of.topology, "txid": of.txid, "attempt_id": of.fence})
-        .mappings()
-        .first()
-    )
+    row = connection.execute(query("attempt"), {**batch_ids(batch), "attempt_id": batch.fence}).mappings().first()
     if row is None:
-        raise UnknownName(f"{of.topology}: txid {of.txid} has no attempt yet; run emit_batch first")
-    told = of.metadata, row["code"], of.position, of.planned_at
-    assignment = Assignment(of.topology, of.attempt, row["token"], *told)
+        raise UnknownName(f"{batch.topology}: txid {batch.txid} has no attempt yet; run emit_batch first")
+    told = batch.metadata, row["code"], batch.position, batch.planned_at
+    assignment = Assignment(batch.topology, batch.attempt, row["token"], *told)
     return assignment, Manifest.from_json(row["manifest"]) if row["manifest"] else None
