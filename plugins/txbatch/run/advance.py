@@ -159,7 +159,7 @@ class Advance:
         return LookAgain(why)
 
     def _ends_here(self, batch: Batch) -> bool:
-        """True if a stale attempt leaves this run nothing to do: a newer try of the run is at work, or its batch is given up.
+        """True if a stale attempt leaves this run nothing to do: a newer try of the run is at work, or the run's batch given up.
 
         Neither a run that aborts a batch to plan anew nor a swap of states gives up anything.
         """
