@@ -126,9 +126,9 @@ def changed(counted: Iterable[PlannedFiles]) -> Iterator[dict[str, Any]]:
 
 
 def differs_since(plans: Iterable[PlannedFiles], late: LatePosition) -> str | None:
-    """Return the first file of a late position that is missing, shorter or replaced, as a run tells the file; None without one.
+    """Return the first missing, shorter or replaced file of a late position, in the words of a run; None without such a file.
 
-    `plans` are counted plans, of the position and of others.
+    `plans` are counted plans, of this position and of further positions.
     """
     of = late.interval.start, late.interval.end
     counted = sorted((each for each in plans if each.interval == of), key=lambda each: each.stream)

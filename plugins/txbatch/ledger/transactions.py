@@ -26,7 +26,7 @@ from txbatch.ledger.rows import Rows
 class Transactions(Questions):
     """The transactions of `core.protocol.ledger.Ledger`. If the block of a transaction, `store`, raises, the ledger is unchanged.
 
-    Databases with states apart commit within the block: the next attempt or an abort takes back what is left there (R21).
+    Databases with states apart commit within the block (R21): the next attempt or an abort takes back any remaining rows.
     """
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
@@ -135,7 +135,7 @@ class Transactions(Questions):
 
     @contextmanager
     def _alone(self, topology: str, txid: int) -> Iterator[tuple[Rows, Batch]]:
-        """Context manager. Yield the rows of a transaction that has locked a topology and then a batch, and the batch.
+        """Context manager. Lock a topology, then a batch; yield the rows of the transaction, and the batch.
 
         A live commit is waited for before, without the topology's lock: plans go on meanwhile.
         """

@@ -167,7 +167,7 @@ class Ledger(Questions, Protocol):
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch, and give up all records or a partition's records, by a new txid (R16).
 
-        With `partition`, all other records are free, and the batch's run plans the records again. Raise the errors of
-        `skip.given_up`, TerminalError for a committed batch, NotItsTurn above an open txid, BrokenChain or IntervalTaken if
-        another batch has the records by now.
+        With `partition`, records of further partitions are free, and the batch's run plans the records again. Raise the errors
+        of `skip.given_up`, TerminalError for a committed batch, NotItsTurn above an open txid, BrokenChain or IntervalTaken if
+        a later batch has the records by now.
         """

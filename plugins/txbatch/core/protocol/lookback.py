@@ -302,7 +302,7 @@ def in_folders(stream: str, plan: CountedPlan, came: Sequence[str]) -> LatePosit
 
 
 def late_gone(file: str) -> str:
-    """Return why late records are not counted whose file is gone."""
+    """Return the reason to leave late records of a missing file uncounted."""
     return f"{file} is gone since"
 
 
