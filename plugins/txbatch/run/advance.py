@@ -113,7 +113,7 @@ class Advance:
             return LookAgain(str(error))
 
     def _was_taken(self, batch: Batch) -> bool:
-        """True if another run has a newer attempt, the batch is aborted and this run goes on, or a rebuild has swapped states."""
+        """True if another run has a newer attempt, the batch is aborted and the run goes on, or a rebuild has swapped states."""
         with suppress(TxbatchError):
             now = self.steps.ledger.batch(batch.topology, batch.txid)
             newer = now.fence > batch.fence + 1  # perhaps this run's own, as emit_batch reads again: the lease tells
@@ -121,7 +121,7 @@ class Advance:
         return False
 
     def _is_free(self, now: Batch) -> bool:
-        """True if a batch is aborted and this run goes on: to plan anew, or without the batch of another run."""
+        """True if a batch is aborted and the run goes on: to plan anew, or without the batch of another run."""
         return now.status is BatchStatus.ABORTED and (now.replanned or now.key != self.run.key)
 
     def _is_swapped(self, now: Batch) -> bool:

@@ -30,7 +30,7 @@ def on_connection(function: Callable[Concatenate[Connection, P], R]) -> Callable
     """Return a method that calls a function on the object's connection."""
 
     @wraps(function)
-    def method(self: OnConnection, *args: P.args, **kwargs: P.kwargs) -> R:
+    def method(self: OnConnection, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return function(self.connection, *args, **kwargs)
 
     return method
@@ -40,7 +40,7 @@ def in_transaction(function: Callable[Concatenate[Connection, P], R]) -> Callabl
     """Return a method that calls a function in a transaction of its own."""
 
     @wraps(function)
-    def method(self: OnEngine, *args: P.args, **kwargs: P.kwargs) -> R:
+    def method(self: OnEngine, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with transaction(self.engine) as connection:
             return function(connection, *args, **kwargs)
 
