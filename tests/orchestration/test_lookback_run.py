@@ -43,7 +43,7 @@ def comes(name, *lines):
 told = {"first": counted(1), "second": counted(2)}
 comes("x.csv", "01T10:00Z,c", "01T11:00Z,c", "02T10:00Z,c", "03T10:00Z,c")
 told["third"] = counted(3)
-told["cleared"] = counted(3)
+told["cleared"], told["first_cleared"] = counted(3), counted(1)
 comes("y.csv", "03T10:00Z,d")
 fails.append(3)
 told["away"] = counted(4)
@@ -83,6 +83,12 @@ def test_a_run_counts_late_records_again_after_its_own_commit(made: dict[str, An
     head, _, whole = made["cleared"]["note"].partition(" | ")
     assert (head, whole) == (made["cleared"]["told"][0], "txid 3, 2024-01-03 (UTC): 1 record, 1 key, 1 attempt")
     assert made["cleared"]["extra"] == {}
+
+
+def test_the_note_of_a_cleared_run_names_the_restate_that_counts(made: dict[str, Any]) -> None:
+    head, _, whole = made["first_cleared"]["note"].partition(" | ")
+    assert head.startswith("already committed as txid 1, counted again as txid 4; nothing is changed")
+    assert whole == "txid 1, 2024-01-01 (UTC): 1 record, 1 key, 1 attempt; txid 4 restates txid 1: 3 records, 2 keys"
 
 
 def test_a_retry_counts_the_rest_and_nothing_twice(made: dict[str, Any]) -> None:

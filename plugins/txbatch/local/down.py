@@ -25,9 +25,9 @@ def main() -> int:
     """Return exit code 0 if nothing is left running, 1 if a process does not end."""
     try:
         home = settings.home()
+        ran = postgres.is_running(home)  # `up` stops PostgreSQL at its own end
         ended = airflow.stop(home)
         _wait_for_up(home)
-        ran = postgres.is_running(home)
         postgres.stop(home)
     except (TxbatchError, TimeoutError, OSError) as error:
         print(f"{command('down')}: {error}", file=sys.stderr)

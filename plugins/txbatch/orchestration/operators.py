@@ -143,15 +143,17 @@ class TransactionOperator(BaseOperator):
         raise AirflowSkipException(why)
 
     def counted(self, steps: Steps, batch: Batch, context: Context) -> str:
-        """Describe the results of the run's committed batch; only its txid if the database fails."""
+        """Describe the run's committed batch, and a restate in the batch's place; only the txid if the database fails."""
         from txbatch.wiring import reader_beside
 
         try:
             reader = reader_beside(steps)
             if batch.kind is BatchKind.RESTATE:
                 return result.restated(reader.batches_of_run(batch.topology, context["dag_run"].run_id))
-            (row,) = reader.batches_by_txid(batch.topology, [batch.txid])
-            holes = catching_up.holes(steps, [row])
+            row, *restates = reader.batches_by_txid(
+                batch.topology, sorted({batch.txid, restating.counting(steps, batch)})
+            )
+            holes = "".join(f"; {result.restated([each])}" for each in restates) + catching_up.holes(steps, [row])
         except TxbatchError as error:
             log.warning("%s", error)
             return f"txid {batch.txid}"
@@ -181,10 +183,8 @@ class InitializeTransactionOperator(TransactionOperator):
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
-            line, counted = (
-                f"already committed as txid {batch.txid}; {told}",
-                self.counted(steps, batch, waiting.context),
-            )
+            line = f"already committed as txid {batch.txid}{restating.in_place_of(steps, batch)}; {told}"
+            counted = self.counted(steps, batch, waiting.context)
             restated = batch.kind is BatchKind.RESTATE
             self.skip(line, waiting, f"already committed: {counted}; {told}" if restated else f"{line} | {counted}")
         return {"topology": batch.topology, "txid": batch.txid}
