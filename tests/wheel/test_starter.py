@@ -12,6 +12,7 @@ from wheel_support import call
 
 from txbatch import __version__
 from txbatch.cli.main import main
+from txbatch.settings import project_root
 
 NAMES = ("shop", "mein Laden", "Lädchen", "-x")
 
@@ -50,6 +51,15 @@ def test_its_tests_pass(environment: Path, shop: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("docker-compose"), reason="no docker-compose here")
+def test_down_fails_where_its_environment_is_not_active_and_something_may_run(tmp_path: Path) -> None:
+    shutil.copy(project_root() / "starter" / "Makefile", tmp_path)
+    down = ["make", "down", "VIRTUAL_ENV="]
+    assert call(down, tmp_path).stdout == "nothing is set up in .venv\n"
+    (tmp_path / ".txbatch").mkdir()
+    told = call(down, tmp_path)
+    assert (told.returncode, "activate the environment" in told.stderr) == (2, True)
+
+
 def test_compose_takes_its_file_with_the_passwords_that_make_makes(shop: Path, tmp_path: Path) -> None:
     command, folder = ["docker-compose", "config", "--quiet"], shutil.copytree(shop, tmp_path / "shop")
     assert "run make passwords" in call(command, folder).stderr
