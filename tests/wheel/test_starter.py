@@ -50,7 +50,6 @@ def test_its_tests_pass(environment: Path, shop: Path) -> None:
     assert told.returncode == 0, told.stdout + told.stderr
 
 
-@pytest.mark.skipif(not shutil.which("docker-compose"), reason="no docker-compose here")
 def test_down_fails_where_its_environment_is_not_active_and_something_may_run(tmp_path: Path) -> None:
     shutil.copy(project_root() / "starter" / "Makefile", tmp_path)
     down = ["make", "down", "VIRTUAL_ENV="]
@@ -60,6 +59,7 @@ def test_down_fails_where_its_environment_is_not_active_and_something_may_run(tm
     assert (told.returncode, "activate the environment" in told.stderr) == (2, True)
 
 
+@pytest.mark.skipif(not shutil.which("docker-compose"), reason="no docker-compose here")
 def test_compose_takes_its_file_with_the_passwords_that_make_makes(shop: Path, tmp_path: Path) -> None:
     command, folder = ["docker-compose", "config", "--quiet"], shutil.copytree(shop, tmp_path / "shop")
     assert "run make passwords" in call(command, folder).stderr
