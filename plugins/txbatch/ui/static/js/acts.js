@@ -68,7 +68,6 @@ function nowCounts(batch) {
   return [`txid ${digits(batch.txid)} ${does}: `, parts.filter(Boolean).join(", "), "."];
 }
 
-// Open the dialog that counts a hole.
 export function countHole(view, gap, zone) {
   open("Count what is missing", (hands) => {
     const conf = { catch_up: `${gap.start}/${gap.end}` };
@@ -91,7 +90,6 @@ function missing({ intervals }, gap) {
   return many(count, unit(length).replace(/s$/, ""));
 }
 
-// Open the dialog that gives up an open batch.
 export function giveUp(view, batch) {
   open(`Give up txid ${digits(batch.txid)}`, (hands) => {
     const conf = (values) => {
@@ -126,7 +124,6 @@ export function giveUp(view, batch) {
   });
 }
 
-// Open the dialog that verifies the topology by its own DAG.
 export function verify(view) {
   open("Verify", (hands) => ({
     told: [

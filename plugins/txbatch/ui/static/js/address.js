@@ -16,7 +16,6 @@ export function read() {
   return { ...found, key: query.getAll("key"), topology: found.dag_id ?? asset };
 }
 
-// Return the address of a page of a topology.
 export function href(topology, page, more = {}) {
   return `?${search({ dag_id: topology, page, ...more })}`;
 }
@@ -55,7 +54,6 @@ export function outside(url, beside = false) {
   link.remove();
 }
 
-// Return the address of a page of Airflow, from the page's own.
 export function ofAirflow(...parts) {
   return `../${parts.map(encodeURIComponent).join("/")}`;
 }

@@ -72,7 +72,6 @@ function pair(was, is, before, after) {
   return [h("span", { class: "was" }, before ? value(was) : "–"), h("span", { class: "arrow", role: "img", label: "becomes" }, " → "), h("b", {}, after ? value(is) : "–")];
 }
 
-// Return a value as PostgreSQL prints it.
 export function value(text) {
   return text === null || text === undefined ? h("i", { class: "quiet" }, "null") : bdi(text);
 }

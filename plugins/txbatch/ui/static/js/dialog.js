@@ -46,7 +46,6 @@ export function open(title, content) {
   dialog.showModal();
 }
 
-// Return a paragraph of what is told before an act.
 export function told(...words) {
   return p("", ...words);
 }

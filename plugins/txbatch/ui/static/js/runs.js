@@ -11,7 +11,6 @@ export async function trigger(dagId, conf) {
   return run.dag_run_id;
 }
 
-// Return whether a DAG is paused; null if nobody tells.
 export async function paused(dagId) {
   try {
     return (await airflow(`dags/${part(dagId)}`)).is_paused;
