@@ -20,7 +20,6 @@ export function href(topology, page, more = {}) {
   return `?${search({ dag_id: topology, page, ...more })}`;
 }
 
-// Go to an address inside the frame.
 export function go(address, { replace = false } = {}) {
   if (replace) history.replaceState(null, "", address);
   else history.pushState(null, "", address);

@@ -36,7 +36,6 @@ function ask({ topology, one }, state, from, to) {
     choice(href(topology, "changes", { state: state.state }), "what did the last batch change"));
 }
 
-// Of one batch: who asked for it, and why.
 function ofBatch({ store, topology, one }, from, to) {
   if (to - from !== 1 || to > one.topology.newest_txid) return null;
   return shown(store.need("batch of changes", route(topology, "batches", to)), ({ batch, triggered_by }) =>

@@ -34,7 +34,6 @@ export function state(batch) {
   return LOOKS[now]?.[1] ?? now;
 }
 
-// Return the shape of a look; a question mark for a look that is new.
 export function shape(name) {
   return LOOKS[name]?.[0] ?? "?";
 }

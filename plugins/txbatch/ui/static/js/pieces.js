@@ -9,7 +9,6 @@ export function inside(address, props, ...words) {
   return h("a", { href: address, on: { click: follow }, ...props }, ...words);
 }
 
-// Return a link inside that looks like a button.
 export function step(address, words) {
   return inside(address, { class: "button" }, words);
 }

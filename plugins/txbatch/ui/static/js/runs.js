@@ -35,7 +35,6 @@ export async function follow(dagId, runId, wanted, tell, away) {
   return null;
 }
 
-// Return the XCom of a name that a run left, if any.
 export async function leftBy(dagId, runId, name) {
   const run = `dags/${part(dagId)}/dagRuns/${part(runId)}/taskInstances`;
   const { xcom_entries: entries } = await airflow(`${run}/~/xcomEntries?xcom_key=${name}&limit=1`);

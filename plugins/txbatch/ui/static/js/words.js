@@ -68,7 +68,6 @@ export function covers(start, end, zone) {
   return `${from.day} ${from.minute} to ${to.day} ${to.minute}`;
 }
 
-// Return up to when something is whole: its last day, or the moment.
 export function upTo(moment, zone) {
   const { day, time, minute } = at(moment, zone);
   return time === "00:00:00" ? at(Date.parse(moment) - 1, zone).day : `${day} ${minute}`;
@@ -78,7 +77,6 @@ export function hours(start, end) {
   return (Date.parse(end) - Date.parse(start)) / 3600000;
 }
 
-// Return how intervals of so many hours are called.
 export function unit(length) {
   if (length > 0.99 && length < 1.01) return "hours";
   if (length > 22 && length < 26) return "days";
