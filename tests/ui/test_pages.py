@@ -253,6 +253,13 @@ def test_a_batch_that_was_given_up_leads_to_the_one_that_has_its_interval(
         assert watched.wrong() == []
 
 
+def test_when_a_batch_was_planned_is_told_once_with_its_first_attempt(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=33")) as watched:
+        lines = watched.page.get_by_role("list", name="When it happened").get_by_role("listitem")
+        told = [said(each) for each in lines.all()]
+        assert [each.split("emit")[0] for each in told] == ["planned 2026-11-27 10:33:00 ", ""]
+
+
 CUT = "each => getComputedStyle(each).getPropertyValue('--cut')"
 
 

@@ -146,14 +146,13 @@ function verdict(view, { verified }) {
 }
 
 function timeline({ batch: now, attempts: tries }) {
-  const begin = ["planned ", moment(now.created_at)];
-  const lines = tries.map((each) => {
+  const lines = tries.map((each, at) => {
     const last = each.status === "committed" && now.committed_at;
-    const parts = [begin, [`emit ${each.attempt} `, h("b", {}, took(each.seconds))]];
+    const parts = [at === 0 && ["planned ", moment(now.created_at)], [`emit ${each.attempt} `, h("b", {}, took(each.seconds))]];
     const waited = last && each.finished_at ? (Date.parse(last) - Date.parse(each.finished_at)) / 1000 : -1;
     if (waited >= 0) parts.push(["waited ", took(waited)]);
     parts.push(last ? ["committed ", moment(last)] : [`${each.status} `, moment(each.finished_at)]);
-    return h("li", { key: each.attempt, class: `of-${each.status}` }, parts.map((part) => h("span", {}, part)));
+    return h("li", { key: each.attempt, class: `of-${each.status}` }, parts.map((part) => part && h("span", {}, part)));
   });
   return lines.length ? h("ol", { class: "timeline", label: "When it happened" }, lines) : null;
 }
