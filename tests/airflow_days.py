@@ -98,10 +98,10 @@ def step(watched: Watched, picture: str, *told: str, focus: str | None = None) -
 
 
 def answered(watched: Watched, picture: str, *told: str, focus: str) -> None:
-    """The dialog says all of this, sooner or later, and the focus is where it was; Escape closes the dialog."""
+    """The dialog says all of this, sooner or later, and the focus is there; Escape closes the dialog."""
     box = watched.page.get_by_role("dialog")
     until(lambda: all(each in said(box) for each in told), f"{told} is not told", **RUN)
-    assert watched.focused() == focus
+    until(lambda: watched.focused() == focus, f"the focus is not at {focus}", **RUN)
     watched.keep(picture)
     watched.page.keyboard.press("Escape")
     box.wait_for(state="detached")

@@ -109,6 +109,17 @@ SELECT txid FROM report.batches
    AND run IS NOT DISTINCT FROM CAST(:run AS text)
    AND interval_start IS NOT DISTINCT FROM CAST(:start AS timestamptz) ORDER BY txid DESC LIMIT 1;
 
+-- page_interval_by --
+-- The batch that has an interval now: the one that counts the interval, else an open one.
+SELECT COALESCE(c.txid, b.txid) AS txid, COALESCE(c.kind, b.kind) AS kind, b.status
+  FROM report.batches b
+  LEFT JOIN LATERAL (
+       SELECT r.txid, 'restate' AS kind FROM report.restatements r
+        WHERE b.replaced_by IS NOT NULL AND r.topology = b.topology AND r.position = b.txid AND r.status = 'committed'
+          AND r.replaced_by IS NULL LIMIT 1) c ON true
+ WHERE b.topology = :topology AND b.interval_start = CAST(:start AS timestamptz) AND b.status <> 'aborted' AND b.kind <> 'restate'
+ LIMIT 1;
+
 -- page_moments --
 -- When a batch was committed, and its interval.
 SELECT committed_at, interval_start, interval_end FROM report.batches WHERE topology = :topology AND txid = :txid;
@@ -150,9 +161,19 @@ SELECT b.interval_start, b.interval_end, b.txid, b.kind, b.status, b.attempts, b
  ORDER BY b.interval_start DESC LIMIT :limit;
 
 -- page_gaps --
--- The newest of what is not counted in a window of time.
-SELECT gap_start, gap_end, txid, status FROM report.gaps
- WHERE topology = :topology AND gap_end > :start AND gap_start < :end ORDER BY gap_start DESC LIMIT :limit;
+-- The newest of what is not counted in a window of time, and the newest batch that was given up there.
+  WITH aborted AS MATERIALIZED (
+       SELECT txid, interval_start, interval_end, reason FROM report.batches
+        WHERE topology = :topology AND status = 'aborted' AND kind <> 'restate' AND interval_start < :end
+        ORDER BY txid DESC LIMIT :limit)
+SELECT g.gap_start, g.gap_end, g.txid, g.status, a.txid AS aborted, a.interval_start, a.interval_end, a.reason
+  FROM (SELECT gap_start, gap_end, txid, status FROM report.gaps
+         WHERE topology = :topology AND gap_end > :start AND gap_start < :end ORDER BY gap_start DESC LIMIT :limit) g
+  LEFT JOIN LATERAL (
+       SELECT * FROM aborted b
+        WHERE g.txid IS NULL AND b.interval_start >= g.gap_start AND b.interval_start < g.gap_end
+        ORDER BY b.interval_start DESC, b.txid DESC LIMIT 1) a ON true
+ ORDER BY g.gap_start DESC;
 
 -- page_partitions --
 -- Partitions by name, after one, with a part of their name.

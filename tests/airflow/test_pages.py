@@ -52,9 +52,10 @@ def count_the_hole(watched: Watched, days: Days) -> None:
     hole = f"Not counted: 2013-01-03 ({ZONE}): no batch has it"
     step(watched, "3 a hole", "3 days · 1 hole between them", hole, focus="Completeness")
     watched.press("Count it…")
+    box = watched.page.get_by_role("dialog")
+    until(lambda: f"2013-01-03 ({ZONE}): 1 day, which no batch has." in said(box), "the hole is not named")
     watched.press("Count it")
-    told = f"2013-01-03 ({ZONE}): 1 day, which no batch has.", f"txid 4, 2013-01-03 ({ZONE}): 2 records, 2 keys"
-    answered(watched, "4 counted", *told, focus="Count it")
+    answered(watched, "4 counted", f"txid 4, 2013-01-03 ({ZONE}): 2 records, 2 keys", focus="Close")
     step(watched, "5 no hole", NO_HOLE, "whole up to 2013-01-04 · newest txid 4", focus="Completeness")
 
 
@@ -133,17 +134,19 @@ def test_a_damaged_file_is_seen_taken_away_given_up_and_counted_without_a_shell(
         watched.tab_to("why")
         watched.page.keyboard.type("its file is damaged")
         watched.press("Give up")
-        answered(watched, "23 given up", f"txid {txid} is aborted, and its interval is free", focus="Give up")
+        answered(watched, "23 given up", f"txid {txid} is aborted, and its interval is free", focus="Close")
         given_up = "It was given up and counts nothing", "its file is damaged"
         step(watched, "24 after that", *given_up)
         a_viewer_sees(browser, days, f"&page=batch&txid={txid}", "29 a viewer sees it given up", *given_up)
         assert stack.end("days", "behind")[0] == "success"
         days.put(5, "B6,JFK,8", "UA,EWR,5")
         watched.go(days.page("&page=completeness"))
-        step(watched, "25 its hole", f"Not counted: 2013-01-05 ({ZONE}): no batch has it")
+        step(
+            watched, "25 its hole", f"Not counted: 2013-01-05 ({ZONE}): txid {txid} was given up: “its file is damaged"
+        )
         watched.press("Count it…")
         watched.press("Count it")
-        answered(watched, "26 counted", f"2013-01-05 ({ZONE}): 2 records", focus="Count it")
+        answered(watched, "26 counted", f"2013-01-05 ({ZONE}): 2 records", focus="Close")
         step(watched, "27 whole", NO_HOLE, "whole up to 2013-01-06")
     assert stack.sql("SELECT flights FROM report.days WHERE carrier = 'UA'") == [(1 + 2 + 3 + 4 + 5,)]
 
@@ -165,7 +168,7 @@ def test_a_paused_dag_and_a_ledger_away_are_told_where_they_are_met(days: Days, 
         until(lambda: "The DAG is paused: the run stays queued until" in said(box), "nothing is told of a paused DAG")
         watched.keep("32 queued")
         stack.api.unpause("days")
-        answered(watched, "33 goes on", "restates txid 2", focus="Count again")
+        answered(watched, "33 goes on", "restates txid 2", focus="Close")
         assert watched.wrong() == []
 
         stack.outage.begin()
@@ -194,5 +197,5 @@ def test_two_tabs_that_count_one_batch_again_count_it_once(days: Days, browser: 
         for watched in (one, other):
             watched.press("Count again")
         for watched in (one, other):
-            answered(watched, "41 two tabs", "restates txid 2: 2 records", focus="Count again")
+            answered(watched, "41 two tabs", "restates txid 2: 2 records", focus="Close")
     assert days.stack.sql(counted) == [(before + 1,)]

@@ -98,13 +98,50 @@ def test_an_open_batch_is_given_up(browser: Browser, examples: Examples, choice:
         assert "counts nothing yet" in said(box)
         box.get_by_label("why").fill("its file is damaged")
         box.get_by_role("button", name="Give up").click()
-        assert watched.focused() == "free its records: the next run of its interval reads them again"
+        assert watched.focused() == "free its records: Count it… reads them again"
         assert examples.posted == []
         box.get_by_label(choice).check()
         box.get_by_role("button", name="Give up").click()
         until(lambda: examples.posted)
         assert examples.posted[0][1]["conf"] == {"abort": 33, "why": "its file is damaged", **conf}
         assert (watched.wrong(), watched.nameless()) == ([], [])
+
+
+@pytest.mark.parametrize("choice", ["free its records", "count its records as read"])
+def test_once_a_batch_is_given_up_the_dialog_leads_on_and_nothing_is_left_to_press(
+    browser: Browser, examples: Examples, choice: str
+) -> None:
+    with dialog(browser, examples, "&page=batch&txid=33", "Give up…") as (watched, box):
+        box.get_by_label(choice).check()
+        box.get_by_label("why").fill("its file is damaged")
+        box.get_by_role("button", name="Give up").focus()
+        watched.page.keyboard.press("Enter")
+        until(lambda: "is done" in said(box))
+        until(lambda: watched.focused() == "Close")
+        assert [said(each) for each in box.get_by_role("button").all()] == ["Close"]
+        assert (box.locator("input").count(), "counts nothing yet" in said(box)) == (0, False)
+        free = choice == "free its records"
+        way = "Nothing counts its interval now. Count it… does, on this page or on Completeness."
+        assert (way in said(box)) == free
+        assert (watched.wrong(), watched.nameless()) == ([], [])
+        if free:
+            box.get_by_role("link", name="Completeness").click()
+            box.wait_for(state="detached")
+            watched.page.wait_for_url("**page=completeness**")
+
+
+def test_what_was_given_up_is_counted_from_its_own_page(browser: Browser, examples: Examples) -> None:
+    given_up = payload("batch_failing")
+    given_up["batch"] |= {"status": "aborted", "failing": False, "reason": "damaged"}
+    examples.instead["/batches/33?"] = (200, given_up)
+    with dialog(browser, examples, "&page=batch&txid=33", "Count it…") as (watched, box):
+        assert "“damaged”. Nothing counts its interval now. Count it… as on Completeness" in watched.text()
+        assert "2013-02-01 (America/New_York): 1 day, which no batch has." in said(box)
+        box.get_by_role("button", name="Count it").click()
+        until(lambda: examples.posted)
+        conf = {"catch_up": "2013-02-01T05:00:00Z/2013-02-02T05:00:00Z"}
+        assert examples.posted == [(RUNS, {"logical_date": None, "conf": conf})]
+        assert watched.wrong() == []
 
 
 def test_of_one_partition_records_can_only_be_counted_as_read(browser: Browser, examples: Examples) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, delete, insert
 from ui.conftest import Site
 from ui.seeded import Seeding, clicks, day, flights, of_day
 
-from txbatch.core.batch.transaction import Run
+from txbatch.core.batch.transaction import Restate, Run
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -61,6 +61,48 @@ def test_what_was_given_up_and_what_counts_its_records_name_each_other(given: Gi
     assert [(each["txid"], each["kind"], each["reason"]) for each in intervals] == [
         *[(1, "ordinary", None), (4, "skip", WHY)],
     ]
+
+
+def test_a_batch_that_was_given_up_names_the_batch_that_has_its_interval_by_now(given: Given) -> None:
+    """An open batch until one counts the interval; of several that counted it, the one that counts."""
+    days = given.seeding(flights(), "America/New_York")
+    days.planned(day(1))
+    days.ledger.abort("flights", 1, WHY)
+    assert given.site.told(BATCH.format("flights", 1))["interval_by"] is None
+    days.planned(day(1, run_id="again"))
+    assert given.site.told(BATCH.format("flights", 1))["interval_by"] == {
+        "txid": 2,
+        "kind": "ordinary",
+        "status": "planned",
+    }
+    days.committed(day(1, run_id="again"), of_day(1))
+    days.committed(Run("airflow:flights:r", "flights", "r", restate=Restate(2, "cut off", "ana")), of_day(1))
+    by = given.site.told(BATCH.format("flights", 1))["interval_by"]
+    assert by == {"txid": 3, "kind": "restate", "status": "committed"}
+    assert given.site.told(BATCH.format("flights", 2))["interval_by"] is None
+
+
+def test_a_hole_names_what_was_given_up_there(given: Given) -> None:
+    """Of several batches the newest, of several intervals the last one; once it is counted there is no hole."""
+    days = given.seeding(flights(), "America/New_York")
+    days.committed(day(1), of_day(1))
+    for reason in ("first", WHY):
+        days.ledger.abort("flights", days.planned(day(3)).txid, reason)
+    days.committed(day(4), of_day(4))
+    days.committed(day(6), of_day(6))
+
+    def gaps() -> list[Any]:
+        told = given.site.told("/api/topologies/flights/intervals")["gaps"]
+        return [(gap["start"][:10], gap["end"][:10], gap["given_up"]) for gap in told]
+
+    third = {"txid": 3, "start": "2013-01-03T05:00:00Z", "end": "2013-01-04T05:00:00Z", "reason": WHY}
+    assert gaps() == [("2013-01-02", "2013-01-04", third), ("2013-01-05", "2013-01-06", None)]
+    days.committed(day(2), of_day(2))
+    assert gaps()[0] == ("2013-01-03", "2013-01-04", third)
+    days.planned(day(3))
+    assert gaps()[0] == ("2013-01-03", "2013-01-04", None)
+    days.committed(day(3), of_day(3))
+    assert [start for start, *_ in gaps()] == ["2013-01-05"]
 
 
 def test_records_of_partitions_that_were_given_up_are_told_alike(given: Given) -> None:

@@ -208,6 +208,81 @@ def test_a_window_without_a_hole_tells_of_a_hole_elsewhere(browser: Browser, exa
         assert watched.wrong() == []
 
 
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ("2013-01-13T05:00:00Z", "(America/New_York): txid 13 was given up: “its file is <b>damaged</b>” Count it…"),
+        ("2013-01-12T05:00:00Z", "no batch has it; 2013-01-13: txid 13 was given up: “its file is <b>damaged</b>”"),
+    ],
+)
+def test_a_hole_of_a_batch_that_was_given_up_says_so_with_its_reason(
+    browser: Browser, examples: Examples, start: str, told: str
+) -> None:
+    intervals = payload("intervals")
+    (gap,) = intervals["gaps"]
+    of = {"start": gap["start"], "end": gap["end"], "reason": "its file is <b>damaged</b>"}
+    gap |= {"start": start, "given_up": {"txid": 13, **of}}
+    examples.instead["/intervals"] = (200, intervals)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=completeness")) as watched:
+        assert told in watched.text()
+        watched.page.get_by_role("list", name="Not counted").get_by_role("link", name="txid 13").click()
+        watched.page.wait_for_url("**txid=13")
+        assert watched.wrong() == []
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ({"kind": "ordinary", "status": "committed"}, "“damaged”. txid 40 counts its interval now."),
+        ({"kind": "restate", "status": "committed"}, "“damaged”. txid 40 counts its interval now."),
+        ({"kind": "skip", "status": "committed"}, "“damaged”. txid 40 counts its records as read."),
+        ({"kind": "ordinary", "status": "planned"}, "“damaged”. txid 40 has its interval, and is planned."),
+    ],
+)
+def test_a_batch_that_was_given_up_leads_to_the_one_that_has_its_interval(
+    browser: Browser, examples: Examples, by: dict[str, Any], told: str
+) -> None:
+    batch = payload("batch_failing") | {"interval_by": {"txid": 40, **by}}
+    batch["batch"] |= {"status": "aborted", "failing": False, "reason": "damaged"}
+    examples.instead["/batches/33?"] = (200, batch)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=33")) as watched:
+        assert told in watched.text()
+        assert watched.page.get_by_role("button", name="Count it…").count() == 0
+        watched.page.get_by_role("link", name="txid 40").click()
+        watched.page.wait_for_url("**txid=40")
+        assert watched.wrong() == []
+
+
+def test_when_a_batch_was_planned_is_told_once_with_its_first_attempt(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=33")) as watched:
+        lines = watched.page.get_by_role("list", name="When it happened").get_by_role("listitem")
+        told = [said(each) for each in lines.all()]
+        assert [each.split("emit")[0] for each in told] == ["planned 2026-11-27 10:33:00 ", ""]
+
+
+CUT = "each => getComputedStyle(each).getPropertyValue('--cut')"
+
+
+def test_what_is_cut_on_a_phone_fades_out_until_it_is_scrolled_to_its_end(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(f"{FLIGHTS}&page=completeness"), viewport=PHONE) as watched:
+        region = watched.page.locator(".calendar")
+        assert region.evaluate("each => each.scrollWidth > each.clientWidth")
+        until(lambda: region.evaluate(CUT) == "40px")
+        region.evaluate("each => each.scrollTo(each.scrollWidth, 0)")
+        until(lambda: region.evaluate(CUT) == "0px")
+    with opened(browser, examples.url(f"{FLIGHTS}&page=completeness")) as watched:
+        assert watched.page.locator(".calendar").evaluate(CUT) == "0px"
+
+
+def test_on_a_phone_the_list_shows_first_what_goes_wrong(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(), viewport=PHONE) as watched:
+        region = watched.page.get_by_role("region", name="Topologies")
+        for name in ("whole up to", "holes", "fail", "wait"):
+            box = region.get_by_role("columnheader", name=name).bounding_box()
+            assert box, name
+            assert box["x"] + box["width"] <= PHONE["width"], name
+
+
 def test_a_hole_that_was_counted_later_names_the_user_behind_its_run(browser: Browser, examples: Examples) -> None:
     """What is counted in its order is not listed, whoever triggered it."""
     told = payload("intervals")
@@ -432,6 +507,10 @@ def test_a_number_of_another_txid_is_pale_until_the_answer_is_there(browser: Bro
         watched.page.keyboard.press("ArrowLeft")
         watched.page.wait_for_selector(".numbers.stale")
         assert "as of txid 29" in watched.text()
+        assert "asking… " in watched.text()
+        assert "committed 2026-11-20" not in watched.text()
+        assert watched.page.get_by_role("slider").get_attribute("aria-valuetext") == "txid 29, asking…"
+        assert watched.page.locator(".numbers").get_attribute("aria-busy") == "true"
         (route,) = held
         route.continue_()
         watched.page.wait_for_selector(".numbers:not(.stale)")

@@ -29,6 +29,8 @@ from txbatch.ui.state_payloads import Column, State
 #  Keys.rows           whole keys; `key` given once for each leading column narrows, `starts` is the begin of the next column
 #  AsOf                `first` and `last`: what txids can be asked; `committed_at`, `start` and `end` of the batch, null for none
 #  Detail.given_up_by  the txid that counts the records of this aborted batch as read; `gives_up`: of such a txid, the batch
+#  Detail.interval_by  the batch that has the interval of this aborted batch by now: the one that counts, else an open one
+#  Gap.given_up        the newest aborted batch of the last interval of the gap that had one; null: none, or a batch has the gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,15 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class Successor:
+    """The batch that has the interval of an aborted batch by now."""
+
+    txid: int
+    kind: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """A batch with its tries, reads and restates. `triggered_by`: the Airflow user behind the run of the batch."""
 
@@ -259,6 +270,7 @@ class Detail:
     proof: Proof
     given_up_by: int | None
     gives_up: int | None
+    interval_by: Successor | None
     triggered_by: str | None
 
 
@@ -295,6 +307,16 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """An aborted batch, and why it was given up."""
+
+    txid: int
+    start: str
+    end: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """Time between counted intervals that is not counted. `txid`: a batch has the interval, and is not committed."""
 
@@ -302,6 +324,7 @@ class Gap:
     end: str
     txid: int | None
     status: str | None
+    given_up: GivenUp | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from txbatch.ui.payloads import (
     Run,
     Span,
     Stream,
+    Successor,
     Topology,
 )
 from txbatch.ui.state_payloads import State
@@ -115,6 +116,7 @@ def detail(connection: Connection, name: str, txid: int) -> Detail:
         proof=_proof(connection, name, batch),
         given_up_by=_given_up_by(connection, name, batch) if batch.status == "aborted" else None,
         gives_up=_other(connection, "page_gives_up", name, batch, txid) if batch.kind == "skip" else None,
+        interval_by=_interval_by(connection, name, batch) if batch.status == "aborted" and batch.start else None,
         triggered_by=None,
     )
 
@@ -212,6 +214,12 @@ def _given_up_by(connection: Connection, name: str, batch: Batch) -> int | None:
     # The run may have planned its records anew, and then given these up for the same reason.
     own = found is not None and _other(connection, "page_gives_up", name, batch, found) == batch.txid
     return found if own else None
+
+
+def _interval_by(connection: Connection, name: str, batch: Batch) -> Successor | None:
+    """Return the batch that has the interval of an aborted batch by now; None if the interval is free."""
+    found = _rows(connection, "page_interval_by", topology=name, start=batch.start)
+    return next((Successor(**row) for row in found), None)
 
 
 def _other(connection: Connection, statement: str, name: str, batch: Batch, txid: int) -> int | None:

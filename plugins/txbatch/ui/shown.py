@@ -12,6 +12,7 @@ from txbatch.ui.payloads import (
     Cell,
     Failing,
     Gap,
+    GivenUp,
     Interval,
     Partition,
     Read,
@@ -185,7 +186,11 @@ def interval(row: Row) -> Interval:
 
 def gap(row: Row) -> Gap:
     """Return time that is not counted."""
-    return Gap(known(row["gap_start"]), known(row["gap_end"]), row["txid"], row["status"])
+    given_up = None
+    if row["aborted"] is not None:
+        covers = known(row["interval_start"]), known(row["interval_end"])
+        given_up = GivenUp(row["aborted"], *covers, row["reason"])
+    return Gap(known(row["gap_start"]), known(row["gap_end"]), row["txid"], row["status"], given_up)
 
 
 def partition(row: Row) -> Partition:

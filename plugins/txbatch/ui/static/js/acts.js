@@ -1,11 +1,11 @@
 // Acts: each is a run of a DAG, triggered with the reader's own session. Airflow decides who may.
 
-import { ofAirflow } from "./address.js";
+import { href, ofAirflow } from "./address.js";
 import { get, route } from "./api.js";
 import { open, told } from "./dialog.js";
 import { bdi, h, p } from "./dom.js";
 import { codeIn } from "./explain.js";
-import { button, field, ill, refusal, outside, stateOf, txidLink } from "./pieces.js";
+import { button, field, ill, inside, refusal, outside, stateOf, txidLink } from "./pieces.js";
 import { findings, planned } from "./plan.js";
 import { follow, leftBy, paused, trigger } from "./runs.js";
 import { covers, digits, hours, many, plain, took, unit, zoneOf } from "./words.js";
@@ -68,7 +68,6 @@ function nowCounts(batch) {
   return [`txid ${digits(batch.txid)} ${does}: `, parts.filter(Boolean).join(", "), "."];
 }
 
-// Open the dialog that counts a hole.
 export function countHole(view, gap, zone) {
   open("Count what is missing", (hands) => {
     const conf = { catch_up: `${gap.start}/${gap.end}` };
@@ -91,7 +90,6 @@ function missing({ intervals }, gap) {
   return many(count, unit(length).replace(/s$/, ""));
 }
 
-// Open the dialog that gives up an open batch.
 export function giveUp(view, batch) {
   open(`Give up txid ${digits(batch.txid)}`, (hands) => {
     const conf = (values) => {
@@ -108,6 +106,14 @@ export function giveUp(view, batch) {
       free.disabled = target.value.trim() !== "";
       if (free.disabled) read.checked = true;
     };
+    const byTime = view.one.topology.by_interval;
+    const restate = batch.kind === "restate";
+    const again = restate ? "what counts now stays" : `${byTime ? "Count it…" : "the next plan"} reads them again`;
+    const free = (asked) => byTime && !restate && !asked.abort_skip && p("", "Nothing counts its interval now. Count it… does, on this page or on ", inside(href(view.topology, "completeness"), {}, "Completeness"), ".");
+    const done = () => {
+      const asked = conf(hands.values());
+      if (hands.valid()) act(view, hands, view.topology, asked, null, free(asked));
+    };
     const choice = (value, words) => h("label", { class: "check" }, h("input", { type: "radio", name: "skip", value, required: true }), words);
     const lost = batch.records == null ? "the records that its plan names" : many(batch.records, "record");
     return {
@@ -116,17 +122,16 @@ export function giveUp(view, batch) {
       ],
       fields: [
         h("div", { role: "radiogroup", label: "Its records" },
-          choice("", `free its records: the ${view.one.topology.by_interval ? "next run of its interval" : "next plan"} reads them again`),
+          choice("", `free its records: ${again}`),
           choice("true", `count its records as read: ${lost} are lost to the numbers, until a restate counts them after all`)),
-        view.one.topology.by_interval ? null : field("of one partition alone", "partition", { placeholder: "all", on: { input: lock } }),
+        byTime ? null : field("of one partition alone", "partition", { placeholder: "all", on: { input: lock } }),
         whyField(),
       ],
-      buttons: button("Give up", () => hands.valid() && act(view, hands, view.topology, conf(hands.values())), { class: "act danger" }),
+      buttons: button("Give up", done, { class: "act danger" }),
     };
   });
 }
 
-// Open the dialog that verifies the topology by its own DAG.
 export function verify(view) {
   open("Verify", (hands) => ({
     told: [
@@ -142,20 +147,21 @@ function whyField() {
   return field("why", "why", { required: true, maxlength: WHY_MAX, placeholder: "kept with the batch" });
 }
 
-async function act(view, hands, dagId, conf, then = null) {
+// `then` tells what the run left; else `next` is the step after a success.
+async function act(view, hands, dagId, conf, then = null, next = null) {
   if (!hands.free()) return;
   hands.busy(true);
   hands.say("asking…");
   try {
     const runId = await trigger(dagId, conf);
-    await watch(view, hands, dagId, runId, then);
+    await watch(view, hands, dagId, runId, then, next);
   } catch (error) {
     hands.say(ill(refusal(error), MORE[error.status >= 500 ? 0 : error.status]));
   }
   hands.busy(false);
 }
 
-async function watch(view, hands, dagId, runId, then) {
+async function watch(view, hands, dagId, runId, then, next) {
   const isPaused = await paused(dagId);
   const first = (state) => p("", "Run ", outside(ofAirflow("dags", dagId, "runs", runId), {}, bdi(runId)), ` ${STATES[state] ?? state}`);
   const away = (error) => hands.say(first("is unknown just now"), ill(refusal(error), " Asking again…"));
@@ -167,7 +173,11 @@ async function watch(view, hands, dagId, runId, then) {
     const ended = await follow(dagId, runId, hands.open, tell, away);
     view.soon();
     if (ended && then) await then({ ...ended, first: first(ended.state) });
-    else if (ended) hands.say(first(ended.state), await came(view, dagId, runId).catch(() => null), note(ended, false));
+    else if (ended) {
+      const well = ended.state === "success";
+      hands.say(first(ended.state), await came(view, dagId, runId).catch(() => null), note(ended, false), well && next);
+      if (well) hands.done();
+    }
   } catch (error) {
     hands.say(first("is followed no more"), ill(refusal(error)));
   }

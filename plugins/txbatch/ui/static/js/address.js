@@ -16,12 +16,10 @@ export function read() {
   return { ...found, key: query.getAll("key"), topology: found.dag_id ?? asset };
 }
 
-// Return the address of a page of a topology.
 export function href(topology, page, more = {}) {
   return `?${search({ dag_id: topology, page, ...more })}`;
 }
 
-// Go to an address inside the frame.
 export function go(address, { replace = false } = {}) {
   if (replace) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
@@ -55,7 +53,6 @@ export function outside(url, beside = false) {
   link.remove();
 }
 
-// Return the address of a page of Airflow, from the page's own.
 export function ofAirflow(...parts) {
   return `../${parts.map(encodeURIComponent).join("/")}`;
 }

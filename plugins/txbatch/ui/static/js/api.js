@@ -47,10 +47,8 @@ export function search(params) {
   return query.toString();
 }
 
-// Return a name as a part of a path.
 export const part = encodeURIComponent;
 
-// Return the path of a route on a topology.
 export function route(...parts) {
   return ["topologies", ...parts].map(part).join("/");
 }

@@ -1,15 +1,16 @@
 // The page Batch: what it covers, the proof that it counts once, its times, changes and reads.
 
-import { countAgain, giveUp, verify } from "./acts.js";
+import { countAgain, countHole, giveUp, verify } from "./acts.js";
 import { go, href } from "./address.js";
 import { route } from "./api.js";
 import { changesTable } from "./changes.js";
 import { bdi, h, mark, p, region } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { may } from "./header.js";
-import { because, button, choice, facts, ill, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
+import { because, button, choice, facts, ill, inside, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
 import { clip, covers, digits, many, took } from "./words.js";
 
+const AS_READ = " counts its records as read.";
 const READS = [
   ["", "stream"],
   ["", "read"],
@@ -81,7 +82,8 @@ function factsOf({ one, topology }, { batch: now, triggered_by: who }) {
   ]);
 }
 
-function fate({ topology }, { batch: now, restates, given_up_by: by, gives_up: of }) {
+function fate(view, { batch: now, restates, given_up_by: by, gives_up: of, interval_by: taken }) {
+  const { topology } = view;
   if (now.replaced_by != null) {
     const last = counting(restates, now.replaced_by);
     return p("fate", "It does not count any more: ", txidLink(topology, last.txid), " counts in its place", because(last), ".");
@@ -94,12 +96,21 @@ function fate({ topology }, { batch: now, restates, given_up_by: by, gives_up: o
   const open = restates.find((each) => each.status !== "committed" && each.status !== "aborted" && each.txid !== now.txid);
   if (open) return p("fate", txidLink(topology, open.txid), " is going to count in its place", because(open), ".");
   if (now.status === "aborted") {
-    return p("fate", "It was given up and counts nothing", because(now), ".", by && [" ", txidLink(topology, by), " counts its records as read."]);
+    return p("fate", "It was given up and counts nothing", because(now), ". ", by ? [txidLink(topology, by), AS_READ] : freed(view, now, taken));
   }
   if (now.kind === "skip") {
     return p("fate", "Its records count as read, and count nothing", because(now), ".", of && [" They are those of ", txidLink(topology, of), "."]);
   }
   return now.reason ? p("fate", "Reason", because(now), ".") : null;
+}
+
+// What became of the interval of a batch that was given up.
+function freed(view, now, taken) {
+  const { topology, one } = view;
+  if (taken) return [txidLink(topology, taken.txid), taken.status !== "committed" ? ` has its interval, and is ${taken.status}.` : taken.kind === "skip" ? AS_READ : " counts its interval now."];
+  if (!now.start || now.kind === "restate") return null;
+  const open = () => countHole(view, now, one.topology.zone);
+  return ["Nothing counts its interval now. ", button("Count it…", open, { ...may(one), class: "small" }), " as on ", inside(href(topology, "completeness"), {}, "Completeness")];
 }
 
 // Who took its place may have been replaced, too.
@@ -135,14 +146,13 @@ function verdict(view, { verified }) {
 }
 
 function timeline({ batch: now, attempts: tries }) {
-  const begin = ["planned ", moment(now.created_at)];
-  const lines = tries.map((each) => {
+  const lines = tries.map((each, at) => {
     const last = each.status === "committed" && now.committed_at;
-    const parts = [begin, [`emit ${each.attempt} `, h("b", {}, took(each.seconds))]];
+    const parts = [at === 0 && ["planned ", moment(now.created_at)], [`emit ${each.attempt} `, h("b", {}, took(each.seconds))]];
     const waited = last && each.finished_at ? (Date.parse(last) - Date.parse(each.finished_at)) / 1000 : -1;
     if (waited >= 0) parts.push(["waited ", took(waited)]);
     parts.push(last ? ["committed ", moment(last)] : [`${each.status} `, moment(each.finished_at)]);
-    return h("li", { key: each.attempt, class: `of-${each.status}` }, parts.map((part) => h("span", {}, part)));
+    return h("li", { key: each.attempt, class: `of-${each.status}` }, parts.map((part) => part && h("span", {}, part)));
   });
   return lines.length ? h("ol", { class: "timeline", label: "When it happened" }, lines) : null;
 }

@@ -81,7 +81,6 @@ function stepOf(length) {
   return Math.max(length, 1 / 60) * HOUR;
 }
 
-// The seconds of a moment since midnight, by the clock of a zone.
 function seconds(moment, zone) {
   const [hour, minute, second] = at(moment, zone).time.split(":").map(Number);
   return (hour * 60 + minute) * 60 + second;

@@ -36,7 +36,6 @@ function ask({ topology, one }, state, from, to) {
     choice(href(topology, "changes", { state: state.state }), "what did the last batch change"));
 }
 
-// Of one batch: who asked for it, and why.
 function ofBatch({ store, topology, one }, from, to) {
   if (to - from !== 1 || to > one.topology.newest_txid) return null;
   return shown(store.need("batch of changes", route(topology, "batches", to)), ({ batch, triggered_by }) =>
@@ -72,7 +71,6 @@ function pair(was, is, before, after) {
   return [h("span", { class: "was" }, before ? value(was) : "–"), h("span", { class: "arrow", role: "img", label: "becomes" }, " → "), h("b", {}, after ? value(is) : "–")];
 }
 
-// Return a value as PostgreSQL prints it.
 export function value(text) {
   return text === null || text === undefined ? h("i", { class: "quiet" }, "null") : bdi(text);
 }

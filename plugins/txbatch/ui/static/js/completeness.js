@@ -62,7 +62,6 @@ function found(view, data) {
   ];
 }
 
-// Who asked for what, and why.
 function corrected({ topology }, { intervals, zone }) {
   let least = Infinity;
   const wanted = (each) => {
@@ -124,6 +123,12 @@ function holes(view, gaps, zone, open) {
   return h("ul", { class: "holes", label: "Not counted" }, gaps.map((gap) => h("li", { key: gap.start },
     h("strong", {}, `Not counted: ${covers(gap.start, gap.end, zone)}`), ` (${zoneOf(zone)}): `,
     gap.txid == null
-      ? ["no batch has it ", button("Count it…", () => open(gap), { ...may(view.one), class: "small" })]
+      ? [lacks(gap, view.topology, zone), " ", button("Count it…", () => open(gap), { ...may(view.one), class: "small" })]
       : [txidLink(view.topology, gap.txid), ` has it, and is ${gap.status}`])));
+}
+
+function lacks({ start, end, given_up: by }, topology, zone) {
+  if (!by) return "no batch has it";
+  const whole = by.start === start && by.end === end;
+  return [whole ? "" : `no batch has it; ${covers(by.start, by.end, zone)}: `, txidLink(topology, by.txid), " was given up", because(by)];
 }

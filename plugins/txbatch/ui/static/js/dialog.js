@@ -23,6 +23,12 @@ export function open(title, content) {
       body.querySelectorAll("button.act").forEach((each) => each.setAttribute("aria-disabled", on));
     },
     free: () => !busy,
+    // What was told before and the buttons are of a state that is no more.
+    done: () => {
+      before.remove();
+      body.querySelectorAll("button.act").forEach((each) => each.remove());
+      if (!body.contains(document.activeElement)) close.focus();
+    },
     open: () => dialog.open,
     values: () => new FormData(body),
     valid: (name) => (name ? (body.elements[name]?.reportValidity() ?? true) : body.reportValidity()),
@@ -32,7 +38,8 @@ export function open(title, content) {
   const close = h("button", { type: "button", on: { click: () => dialog.close() } }, "Close");
   const dialog = h("dialog", { "aria-labelledby": titleId }, h("h2", { id: titleId }, title), body);
   const { told, fields, buttons } = content(hands);
-  body.append(...h("div", {}, told, fields, answer, h("div", { class: "buttons" }, buttons, close)).childNodes);
+  const before = h("div", {}, told, fields);
+  body.append(...h("div", {}, before, answer, h("div", { class: "buttons" }, buttons, close)).childNodes);
   // A link inside leads to another page: the dialog makes room.
   const leave = () => dialog.close();
   window.addEventListener("went", leave);
@@ -46,7 +53,6 @@ export function open(title, content) {
   dialog.showModal();
 }
 
-// Return a paragraph of what is told before an act.
 export function told(...words) {
   return p("", ...words);
 }

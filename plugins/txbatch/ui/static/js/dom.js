@@ -18,7 +18,6 @@ export function h(tag, props, ...children) {
   return made(document.createElement(tag), props, children);
 }
 
-// Return a paragraph of a class.
 export function p(kind, ...words) {
   return h("p", { class: kind || null }, ...words);
 }
@@ -38,7 +37,6 @@ export function region(label) {
   return { tabindex: "0", role: "region", label };
 }
 
-// Return an element of SVG.
 export function svg(tag, props, ...children) {
   return made(document.createElementNS(SVG, tag), props, children);
 }

@@ -17,7 +17,6 @@ const BUTTONS = {
   why: "the page Why",
 };
 
-// Return the button that explains the first code in a text, if there is one.
 export function codeIn(text) {
   const found = CODE.exec(text ?? "");
   return found && button(`Explain ${found[0]}`, () => explain(found[0]), { class: "small" });

@@ -12,7 +12,6 @@ const GROUP = "grid";
 const TXIDS = 40;
 const SHAPES = { read: ["✓", "committed", "read"], unreadable: ["", "hole", "not readable", "; a line leads to what filled it"], skipped: ["⊘", "skip", "given up"] };
 
-// Return the grid of partitions and txids.
 export function grid({ store, topology, address, one }) {
   if (one.topology.newest_txid == null) return p("empty", "No batch yet.");
   const { after, search } = address;

@@ -16,7 +16,6 @@ export const PAGES = [
 export const NOT_YOURS = "You may not trigger this DAG.";
 const NO_DAG = "Airflow has no DAG of this topology.";
 
-// Return the header of a topology's pages.
 export function header(view) {
   const { topology: name } = view;
   return h("header", {},
@@ -44,7 +43,6 @@ function newestOf({ newest_txid: newest, current_to_txid: current, committed_at:
   return [words, [`txid ${digits(current)} committed `, since(committed)]];
 }
 
-// Return how the newest intervals are called.
 export function unitOf(batches) {
   const timed = batches?.find((each) => each.start && each.end);
   return timed ? unit(hours(timed.start, timed.end)) : "intervals";
@@ -66,7 +64,6 @@ export function may(one) {
   return one.may_trigger ? {} : { disabled: true, "aria-describedby": "may", title: hasDag(one) ? NOT_YOURS : NO_DAG };
 }
 
-// Return whether Airflow has a DAG of the topology.
 export function hasDag(one) {
   return one.paused !== null;
 }

@@ -17,7 +17,6 @@ export function legendOf(there) {
   return Object.keys(LOOKS).filter((name) => there.includes(name)).map((name) => [name, ...LOOKS[name]]);
 }
 
-// Return the look of a batch.
 export function look(batch) {
   if (batch.status === "aborted") return "aborted";
   if (batch.status !== "committed") return batch.failing ? "failing" : batch.status;
@@ -26,7 +25,6 @@ export function look(batch) {
   return batch.kind === "restate" ? "restate" : "committed";
 }
 
-// Return the state of a batch in words.
 export function state(batch) {
   const now = look(batch);
   if (now === "replaced") return `counted again by ${batch.replaced_by}`;
@@ -36,7 +34,6 @@ export function state(batch) {
   return LOOKS[now]?.[1] ?? now;
 }
 
-// Return the shape of a look; a question mark for a look that is new.
 export function shape(name) {
   return LOOKS[name]?.[0] ?? "?";
 }

@@ -5,12 +5,10 @@ import { bdi, h, mark, p, region } from "./dom.js";
 import { look, shape, state } from "./looks.js";
 import { ago, at, clip, when } from "./words.js";
 
-// Return a link to a page inside.
 export function inside(address, props, ...words) {
   return h("a", { href: address, on: { click: follow }, ...props }, ...words);
 }
 
-// Return a link inside that looks like a button.
 export function step(address, words) {
   return inside(address, { class: "button" }, words);
 }
@@ -20,7 +18,6 @@ export function choice(address, words, on) {
   return inside(address, { class: "choice", "aria-current": on ? "true" : null }, words);
 }
 
-// Return a link to a page of Airflow.
 export function outside(address, props, ...words) {
   return h("a", { href: address, on: { click: leave }, ...props }, ...words);
 }
@@ -31,12 +28,10 @@ export function runLink(dagId, runId) {
   return outside(ofAirflow("dags", dagId, "runs", runId), { class: "run", title: runId }, runId);
 }
 
-// Return the link to a batch.
 export function txidLink(topology, txid, words = `txid ${txid}`) {
   return inside(href(topology, "batch", { txid }), {}, words);
 }
 
-// Return a batch's state with its shape.
 export function stateOf(batch) {
   const now = look(batch);
   return h("span", { class: `state look-${now}` }, mark(shape(now), "shape"), " ", state(batch));
@@ -48,13 +43,11 @@ export function moment(text) {
   return h("time", { datetime: text, title: text }, when(text));
 }
 
-// Return how long ago a moment was.
 export function since(text) {
   const { day, minute } = at(text, undefined);
   return h("time", { datetime: text, title: `${day} ${minute}` }, ago(text));
 }
 
-// Return a row of facts, each a list of words.
 export function facts(label, list) {
   const there = list.filter(Boolean);
   return h("ul", { class: "facts", label, "aria-live": "polite" }, there.map((each) => h("li", {}, each)));
@@ -68,17 +61,14 @@ export function table(label, columns, rows) {
   return h("div", { class: "scrolls", ...region(label) }, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
 }
 
-// Return a sentence that all is well.
 export function well(...words) {
   return p("well", mark("✓ "), ...words);
 }
 
-// Return a sentence that something is not well.
 export function ill(...words) {
   return h("p", { class: "ill", role: "status" }, ...words);
 }
 
-// Return who asked for a batch, and why.
 export function because(by) {
   const { reason, requested_by: who, triggered_by: user } = by ?? {};
   return [who && ["; asked for by ", bdi(who)], reason && [": “", bdi(clip(reason, 2000)), "”"], user && ["; its run was triggered by ", bdi(user)]];
@@ -98,7 +88,6 @@ export function stale(entry) {
   return entry?.data !== undefined && entry.of !== entry.question ? "stale" : null;
 }
 
-// Return the notice of a refused question.
 export function refused(error) {
   return error.busy ? h("p", { class: "quiet", role: "status" }, refusal(error)) : ill(refusal(error));
 }
@@ -113,7 +102,6 @@ export function button(words, click, props = {}) {
   return h("button", { type: "button", on: { click }, ...props }, words);
 }
 
-// Return a field with its label.
 export function field(label, name, props = {}, ...more) {
   return h("label", { class: "field" }, h("span", {}, label), h("input", { name, autocomplete: "off", ...props }), ...more);
 }

@@ -11,7 +11,6 @@ export async function trigger(dagId, conf) {
   return run.dag_run_id;
 }
 
-// Return whether a DAG is paused; null if nobody tells.
 export async function paused(dagId) {
   try {
     return (await airflow(`dags/${part(dagId)}`)).is_paused;
@@ -36,7 +35,6 @@ export async function follow(dagId, runId, wanted, tell, away) {
   return null;
 }
 
-// Return the XCom of a name that a run left, if any.
 export async function leftBy(dagId, runId, name) {
   const run = `dags/${part(dagId)}/dagRuns/${part(runId)}/taskInstances`;
   const { xcom_entries: entries } = await airflow(`${run}/~/xcomEntries?xcom_key=${name}&limit=1`);

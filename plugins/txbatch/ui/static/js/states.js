@@ -14,7 +14,6 @@ export function lost(one, name) {
   return h("p", { class: "ill", role: "status" }, "This topology has no state ", bdi(name), ", or has it no more.");
 }
 
-// Return the field that chooses a state.
 export function stateField(one, state, choose) {
   const option = (each) => h("option", { value: each.state, selected: each === state, key: each.state }, each.state);
   const change = (event) => choose(event.target.value);
@@ -33,7 +32,6 @@ export function folded(state) {
   return state.horizon > 0 ? p("quiet", `Retention has folded txids 1 to ${digits(state.horizon)} into one row per key.`) : null;
 }
 
-// Return why there is nothing to ask about.
 export function noValues(one) {
   const words = one.show_values ? "This topology has no state yet." : "Values are not shown here: the setting pages_show_values is off. SQL has them.";
   return p("empty", words);

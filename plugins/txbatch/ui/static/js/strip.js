@@ -21,7 +21,6 @@ export function strip(topology, batches, zone) {
   return h("div", { class: "strip", role: "group", label: "Batches, oldest first", on: around(GROUP) }, cells);
 }
 
-// Return a batch in a whole sentence.
 export function sentence(batch, zone) {
   const parts = [`txid ${batch.txid}`, batch.start && covers(batch.start, batch.end, zone), state(batch)];
   parts.push(batch.records != null && many(batch.records, "record"), many(batch.attempts, "attempt"));

@@ -8,12 +8,12 @@ import { digits, upTo } from "./words.js";
 const COLUMNS = [
   ["", "topology"],
   ["", "whole up to"],
+  ["number", "holes"],
+  ["number", "fail"],
+  ["number", "wait"],
+  ["number", "in flight"],
   ["number", "newest"],
   ["wide", "committed"],
-  ["number", "holes"],
-  ["number", "in flight"],
-  ["number", "wait"],
-  ["number", "fail"],
 ];
 
 export function topologies({ store }) {
@@ -31,11 +31,11 @@ function row(each) {
   return [
     inside(href(each.topology, "transactions"), {}, bdi(each.topology)),
     each.whole_to ? upTo(each.whole_to, each.zone) : "–",
+    each.by_interval ? loud(each.gaps, "hole") : "–",
+    loud(each.failing, "fails"),
+    loud(each.waiting, "waits"),
+    loud(each.in_flight, "flying"),
     digits(each.newest_txid),
     each.committed_at ? since(each.committed_at) : "–",
-    each.by_interval ? loud(each.gaps, "hole") : "–",
-    loud(each.in_flight, "flying"),
-    loud(each.waiting, "waits"),
-    loud(each.failing, "fails"),
   ];
 }

@@ -117,7 +117,6 @@ function wait(each, topology) {
   return [`waits ${took(each.seconds).replace(".0", "")} for `, txidLink(topology, each.waits_for_txid), of, dead];
 }
 
-// Return batches as a table.
 export function list(view, batches) {
   if (batches.length === 0) return well(view.address.show === "failed" ? "No batch has failed." : "No batch is here.");
   const { zone } = view.one.topology;
@@ -138,7 +137,6 @@ function row({ topology }, each, zone) {
   ];
 }
 
-// Return how many keys a batch changed.
 export function keysOf(each) {
   const counts = Object.entries(each.keys ?? {});
   if (counts.length === 0) return "–";

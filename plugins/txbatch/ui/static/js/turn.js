@@ -24,7 +24,6 @@ export function fingerprint({ one, batches }) {
   return { one: JSON.stringify([one.topology, one.failing, waiting, one.states, one.paused]), batches: JSON.stringify(batches) };
 }
 
-// Return whether a fingerprint differs from one that was known before.
 export function differs(before, now) {
   return ["one", "batches"].some((each) => before?.[each] != null && before[each] !== now[each]);
 }

@@ -76,7 +76,6 @@ function answer(view, state, path) {
   ]);
 }
 
-// Return the contributions as of a txid.
 function asOf(data, then) {
   const known = data.versions.filter((each) => each.txid <= then);
   return { ...data, versions: known.map((each) => ({ ...each, counts: !each.replaced_by || each.replaced_by > then })) };
@@ -86,18 +85,18 @@ function slider(view, state, path, data, then, now) {
   const { store, address } = view;
   const entry = then === now ? null : store.need("as-of", `${path}/as-of`, { key: address.key, txid: then });
   const told = then === now ? `now, txid ${digits(now)}` : `txid ${digits(then)}`;
-  const of = moments(entry ? entry.data : view.one.topology, view.one.topology.zone);
+  const asking = entry?.asking && entry.of !== entry.question;
+  const of = asking ? "asking…" : moments(entry ? entry.data : view.one.topology, view.one.topology.zone);
   const move = (event) => view.later(() => to(view, state, Number(event.target.value), now));
   return h("section", { class: "past", label: "As of" },
     h("div", { class: "slider" },
       h("label", { for: "as-of" }, `as of ${told}`),
       h("input", { id: "as-of", type: "range", min: state.horizon, max: now, step: 1, value: then, "aria-valuetext": of ? `${told}, ${of}` : told, key: "as-of", on: { input: move } }),
       h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
-    p(`quiet ${stale(entry) ?? ""}`, of ?? "–"),
+    p("quiet", of ?? "–"),
     entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry));
 }
 
-// When a batch was committed, and what it covers.
 function moments(batch, zone) {
   if (!batch) return null;
   const { committed_at: committed, start, end } = batch;

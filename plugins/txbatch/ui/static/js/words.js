@@ -8,12 +8,10 @@ export function digits(text) {
   return String(text).replace(/^-?\d+(?=$|\.\d+$)/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
 }
 
-// Return "1 record", "943 records".
 export function many(count, word, several = `${word}s`) {
   return `${digits(count)} ${String(count) === "1" ? word : several}`;
 }
 
-// Return how long something took.
 export function took(seconds) {
   if (seconds == null) return "–";
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
@@ -23,7 +21,6 @@ export function took(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
-// Return how long ago a moment was.
 export function ago(moment) {
   return `${took(Math.max(0, Math.round((Date.now() - Date.parse(moment)) / 1000))).replace(".0", "")} ago`;
 }
@@ -61,7 +58,6 @@ export function zoneOf(zone) {
   return zone ?? "UTC";
 }
 
-// Return what an interval covers: days, or else times.
 export function covers(start, end, zone) {
   if (!start || !end) return "–";
   const from = at(start, zone);
@@ -72,18 +68,15 @@ export function covers(start, end, zone) {
   return `${from.day} ${from.minute} to ${to.day} ${to.minute}`;
 }
 
-// Return up to when something is whole: its last day, or the moment.
 export function upTo(moment, zone) {
   const { day, time, minute } = at(moment, zone);
   return time === "00:00:00" ? at(Date.parse(moment) - 1, zone).day : `${day} ${minute}`;
 }
 
-// Return the hours of an interval.
 export function hours(start, end) {
   return (Date.parse(end) - Date.parse(start)) / 3600000;
 }
 
-// Return how intervals of so many hours are called.
 export function unit(length) {
   if (length > 0.99 && length < 1.01) return "hours";
   if (length > 22 && length < 26) return "days";
@@ -92,7 +85,6 @@ export function unit(length) {
   return "intervals";
 }
 
-// Return the begin of a text that is too long for a line.
 export function clip(text, length = 160) {
   return text.length > length ? `${text.slice(0, length)}…` : text;
 }
