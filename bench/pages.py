@@ -189,7 +189,12 @@ def _asking(url: str) -> Iterator[Callable[[str], tuple[Any, float]]]:
 
     app = create_app(database=lambda: (url, "the ledger of the bench"))
     app.dependency_overrides |= {airflow_auth.readable: _named, get_user: lambda: None}
-    told: dict[str, Any] = {"dags": lambda _: {}, "may": lambda *_: True, "show_values": lambda: True}
+    told: dict[str, Any] = {
+        "dags": lambda _: {},
+        "triggered_by": lambda *_: {},
+        "may": lambda *_: True,
+        "show_values": lambda: True,
+    }
     timed = Timed(app)
     with patch.multiple(airflow_auth, **told), TestClient(timed) as client:
         yield lambda path: (client.get(path), timed.seconds)
