@@ -204,6 +204,6 @@ def test_an_error_nobody_thought_of(txbatch: Txbatch, monkeypatch: pytest.Monkey
     def fail(_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("txbatch.cli.database.check_migrated", fail)
+    monkeypatch.setattr("txbatch.postgres.database.migrate.check_migrated", fail)
     refused(txbatch("status"), "OSError: [Errno 28] No space left on device; `txbatch -v` shows where")
     assert "Traceback" in txbatch("-v", "status").stderr
