@@ -147,7 +147,8 @@ def test_signal_during_the_start_stops_what_was_started(
     with program(home, dags_folder, database) as running:
         until(lambda: run_of(home).get("pids"))
         mark = mark_of(home)
-        assert len(marked(mark)) >= len(run_of(home)["pids"])
+        # A process shows its environment a moment after it has begun.
+        until(lambda: len(marked(mark)) >= len(run_of(home)["pids"]))
         running.send_signal(number)
         assert running.wait(timeout=60) in (-signal.SIGINT, 128 + number)
     assert marked(mark) == []

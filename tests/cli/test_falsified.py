@@ -282,7 +282,7 @@ HARMLESS = {
     "state.words.prev_txid": "as prev_count",
 }
 # Tables that no number is in or follows from.
-OTHERS = {"migration", "ledger", "batch_key", "waiting", "running", "change"}
+OTHERS = {"migration", "ledger", "batch_key", "counting", "waiting", "running", "change"}
 
 
 @dataclass(frozen=True)

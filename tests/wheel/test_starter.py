@@ -52,7 +52,7 @@ def test_its_tests_pass(environment: Path, shop: Path) -> None:
 
 def test_down_fails_where_its_environment_is_not_active_and_something_may_run(tmp_path: Path) -> None:
     shutil.copy(project_root() / "starter" / "Makefile", tmp_path)
-    down = ["make", "down", "VIRTUAL_ENV="]
+    down = ["make", "--no-print-directory", "down", "VIRTUAL_ENV="]
     assert call(down, tmp_path).stdout == "nothing is set up in .venv\n"
     (tmp_path / ".txbatch").mkdir()
     told = call(down, tmp_path)
