@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres_bench import Bench, words
 from sqlalchemy import Engine
-from support import LogSpout, code, manifest_of, record_batch, run
+from support import LogSpout, code, manifest_of, record_batch, run, word_count
 
 from txbatch import Avg, Count, FileSpout, IntervalSpout, Max, Min, OpaqueState, SpoutKind, Topology, TransactionalState
 from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.plan import Range
 from txbatch.core.batch.transaction import Batch, Interval, Restate
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.ledger import Ledger
@@ -164,6 +165,18 @@ def test_what_a_restate_left_out_is_no_open_hole(engine: Engine) -> None:
         ("restate", "committed", 1, None, "anna", "it was wrong"),
     ]
     assert LedgerReader(engine).status()[0]["records"] == 10
+
+
+def test_a_version_of_many_partitions_is_read_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit of a restate asks, under its locks: of thousands of files, not thousands of times for each file."""
+    spout = LogSpout({f"part-{number}": 10 for number in range(500)})
+    bench = Bench(engine, word_count(spout))
+    bench.whole(words(dog=1))
+    asked, to_json = list[Range](), Range.to_json
+    monkeypatch.setattr(Range, "to_json", lambda range_: asked.append(range_) or to_json(range_))
+    version = bench.ledger.version("word_count", 1)
+    assert len(version.read["words"]) == len(version.first_read["words"]) == 500
+    assert len(asked) <= 2 * 500
 
 
 def test_why_it_was_asked_for_stays_known_when_it_is_aborted(engine: Engine) -> None:

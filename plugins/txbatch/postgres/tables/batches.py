@@ -195,11 +195,11 @@ def _counted_again(connection: Connection, topology: str, txids: Sequence[int]) 
 
 def _read_by(connection: Connection, topology: str, final: Sequence[Batch]) -> Mapping[int, ReadBy]:
     """Return the part each final batch read of each planned partition; None: nothing."""
-    of = {each.txid: each.plan.streams for each in final}
+    of = {each.txid: {name: planned.ranges for name, planned in each.plan.streams.items()} for each in final}
     found: dict[int, dict[str, dict[str, ReadPartition | None]]]
     found = {txid: {stream: {} for stream in streams} for txid, streams in of.items()}
     for row in connection.execute(query("read_by"), {"topology": topology, "txids": list(of)}):
-        if row.stream in of[row.txid] and row.partition in of[row.txid][row.stream].ranges:
+        if row.partition in of[row.txid].get(row.stream, ()):
             found[row.txid][row.stream][row.partition] = _read(row)
     return found
 
