@@ -110,15 +110,16 @@ SELECT txid FROM report.batches
    AND interval_start IS NOT DISTINCT FROM CAST(:start AS timestamptz) ORDER BY txid DESC LIMIT 1;
 
 -- page_interval_by --
--- The batch that has an interval now: the one that counts the interval, else an open one.
+-- The batch that has all of an interval now: the one that counts the interval, else an open one.
 SELECT COALESCE(c.txid, b.txid) AS txid, COALESCE(c.kind, b.kind) AS kind, b.status
-  FROM report.batches b
+  FROM (SELECT * FROM report.batches
+         WHERE topology = :topology AND interval_start <= CAST(:start AS timestamptz) AND status <> 'aborted' AND kind <> 'restate'
+         ORDER BY interval_start DESC LIMIT 1) b
   LEFT JOIN LATERAL (
        SELECT r.txid, 'restate' AS kind FROM report.restatements r
         WHERE b.replaced_by IS NOT NULL AND r.topology = b.topology AND r.position = b.txid AND r.status = 'committed'
           AND r.replaced_by IS NULL LIMIT 1) c ON true
- WHERE b.topology = :topology AND b.interval_start = CAST(:start AS timestamptz) AND b.status <> 'aborted' AND b.kind <> 'restate'
- LIMIT 1;
+ WHERE b.interval_end >= CAST(:end AS timestamptz);
 
 -- page_moments --
 -- When a batch was committed, and its interval.

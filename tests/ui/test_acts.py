@@ -135,7 +135,7 @@ def test_what_was_given_up_is_counted_from_its_own_page(browser: Browser, exampl
     given_up["batch"] |= {"status": "aborted", "failing": False, "reason": "damaged"}
     examples.instead["/batches/33?"] = (200, given_up)
     with dialog(browser, examples, "&page=batch&txid=33", "Count it…") as (watched, box):
-        assert "“damaged”. Nothing counts its interval now. Count it… as on Completeness" in watched.text()
+        assert "“damaged”. No batch has all of its interval now. Count it… as on Completeness" in watched.text()
         assert "2013-02-01 (America/New_York): 1 day, which no batch has." in said(box)
         box.get_by_role("button", name="Count it").click()
         until(lambda: examples.posted)

@@ -43,7 +43,11 @@ ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
         *("page_gives_up", {"topology": "log", "txid": 777, "reason": "x", "run": "run 777", "start": None}),
         200,
     ),
-    "what has its interval": ("page_interval_by", {"topology": "hours", "start": START}, 50),
+    "what has its interval": (
+        "page_interval_by",
+        {"topology": "hours", "start": START, "end": START + timedelta(hours=1)},
+        50,
+    ),
     "its moments": ("page_moments", {"topology": "log", "txid": 777}, 50),
     "its proof": ("page_proof", {"topology": "log", "txid": 777}, 200),
     "all time": ("page_span", {"topology": "hours"}, 200),

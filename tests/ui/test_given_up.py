@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from sqlalchemy import Engine, delete, insert
 from ui.conftest import Site
 from ui.seeded import Seeding, clicks, day, flights, of_day
 
-from txbatch.core.batch.transaction import Restate, Run
+from txbatch.core.batch.transaction import Interval, Restate, Run
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -80,6 +80,19 @@ def test_a_batch_that_was_given_up_names_the_batch_that_has_its_interval_by_now(
     by = given.site.told(BATCH.format("flights", 1))["interval_by"]
     assert by == {"txid": 3, "kind": "restate", "status": "committed"}
     assert given.site.told(BATCH.format("flights", 2))["interval_by"] is None
+
+
+def test_a_batch_that_was_given_up_names_a_batch_of_a_longer_interval_and_none_of_a_part(given: Given) -> None:
+    """A schedule may have changed since: the days of a week by one batch, or the hours of a day."""
+    days = given.seeding(flights(), "America/New_York")
+    noon = [datetime(2013, 1, number, 17, tzinfo=UTC) for number in range(1, 8)]
+    for number in (2, 5):
+        days.planned(replace(day(1), interval=Interval(noon[number], noon[number + 1])))
+        days.ledger.abort("flights", days.ledger.last_txid("flights"), WHY)
+    days.committed(replace(day(1), interval=Interval(noon[1], noon[3])), of_day(1))
+    days.committed(replace(day(1), interval=Interval(noon[5], noon[5] + timedelta(hours=1))), of_day(1))
+    told = [given.site.told(BATCH.format("flights", txid))["interval_by"] for txid in (1, 2)]
+    assert told == [{"txid": 3, "kind": "ordinary", "status": "committed"}, None]
 
 
 def test_a_hole_names_what_was_given_up_there(given: Given) -> None:

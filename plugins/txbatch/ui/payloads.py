@@ -29,7 +29,7 @@ from txbatch.ui.state_payloads import Column, State
 #  Keys.rows           whole keys; `key` given once for each leading column narrows, `starts` is the begin of the next column
 #  AsOf                `first` and `last`: what txids can be asked; `committed_at`, `start` and `end` of the batch, null for none
 #  Detail.given_up_by  the txid that counts the records of this aborted batch as read; `gives_up`: of such a txid, the batch
-#  Detail.interval_by  the batch that has the interval of this aborted batch by now: the one that counts, else an open one
+#  Detail.interval_by  the batch that has all of this aborted batch's interval by now: the one that counts, else an open one
 #  Gap.given_up        the newest aborted batch of the last interval of the gap that had one; null: none, or a batch has the gap
 
 

@@ -217,8 +217,8 @@ def _given_up_by(connection: Connection, name: str, batch: Batch) -> int | None:
 
 
 def _interval_by(connection: Connection, name: str, batch: Batch) -> Successor | None:
-    """Return the batch that has the interval of an aborted batch by now; None if the interval is free."""
-    found = _rows(connection, "page_interval_by", topology=name, start=batch.start)
+    """Return the batch that has all of the interval of an aborted batch by now; None without such a batch."""
+    found = _rows(connection, "page_interval_by", topology=name, start=batch.start, end=batch.end)
     return next((Successor(**row) for row in found), None)
 
 

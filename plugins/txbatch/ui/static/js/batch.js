@@ -110,7 +110,7 @@ function freed(view, now, taken) {
   if (taken) return [txidLink(topology, taken.txid), taken.status !== "committed" ? ` has its interval, and is ${taken.status}.` : taken.kind === "skip" ? AS_READ : " counts its interval now."];
   if (!now.start || now.kind === "restate") return null;
   const open = () => countHole(view, now, one.topology.zone);
-  return ["Nothing counts its interval now. ", button("Count it…", open, { ...may(one), class: "small" }), " as on ", inside(href(topology, "completeness"), {}, "Completeness")];
+  return ["No batch has all of its interval now. ", button("Count it…", open, { ...may(one), class: "small" }), " as on ", inside(href(topology, "completeness"), {}, "Completeness")];
 }
 
 // Who took its place may have been replaced, too.
