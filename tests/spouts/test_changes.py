@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from txbatch.core.batch.planned_files import PlannedFiles, difference
+from txbatch.core.batch.transaction import Interval
+from txbatch.core.protocol.lookback import LatePosition
 from txbatch.formats import changes
-from txbatch.formats.changes import changed, look
+from txbatch.formats.changes import Looks, changed, differs_since, look, planned
 
 DAY = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 FILES = {"spout": "FileSpout", "kind": "transactional", "pattern": "*"}
@@ -124,3 +127,24 @@ def test_looks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(changes, "LOOKS_MAX", 2)
     rows = list(changed([of(tmp_path, INTERVALS, {name: [1, 1] for name in "abc"})]))
     assert [row["change"] for row in rows] == ["gone", "gone", "has more than 2 files: the others were not looked at"]
+
+
+def test_each_file_is_read_once_for_all_late_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plan by time names each file: a history of ten thousand files and a hundred late days."""
+    files, days = [f"{number}.csv" for number in range(20)], [DAY[0] + timedelta(days=number) for number in range(11)]
+    for name in files:
+        (tmp_path / name).write_text("line\n")
+    counted = {name: planned(tmp_path / name) for name in files}
+    spans = list(pairwise(days))
+    plans = [of(tmp_path, INTERVALS, counted, txid=at, interval=span) for at, span in enumerate(spans, 1)]
+    late = [
+        LatePosition(at, Interval(*span), frozenset({"in"}), {files[-1]: 1}, 99) for at, span in enumerate(spans, 1)
+    ]
+    (tmp_path / files[0]).write_text("line\nmore\n")
+    (tmp_path / files[1]).write_text("l\n")
+    read, ending = list[Path](), changes._ending
+    monkeypatch.setattr(changes, "_ending", lambda file, size: read.append(file) or ending(file, size))
+    looks = Looks(by=planned)
+    told = [differs_since(plans, each, looks) for each in late]
+    assert [each and each.split(";")[0] for each in told] == [f"{files[1]} is shorter since"] * 10
+    assert len(read) <= 20 + 10, "the end of each file, and of one that grew as of each plan"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,21 +23,6 @@ LINE_BYTES = 1_000_000
 _LINE_ENDS = b"\n", b"\r"
 
 
-@dataclass
-class Looks:
-    """One look at each file, for a bounded number of files."""
-
-    left: int = field(default_factory=lambda: LOOKS_MAX)
-    found: dict[Path, Entry | None] = field(default_factory=dict)
-
-    def at(self, file: Path) -> Entry | None:
-        """Return the file's entry for a plan made now, or None if the file is gone."""
-        if file not in self.found:
-            self.left -= 1
-            self.found[file] = look(file)
-        return self.found[file]
-
-
 def look(file: Path) -> list[int] | None:
     """Return a file's entry for a plan made now, or None if the file cannot be looked at."""
     try:
@@ -52,6 +37,22 @@ def planned(file: Path) -> list[int] | None:
     entry = look(file)
     ending = _ending(file, entry[0]) if entry else None
     return [*entry, ending] if entry and ending is not None else entry
+
+
+@dataclass
+class Looks:
+    """One look at each file, for a bounded number of files; `by` makes a file's entry."""
+
+    left: int = field(default_factory=lambda: LOOKS_MAX)
+    found: dict[Path, Entry | None] = field(default_factory=dict)
+    by: Callable[[Path], Entry | None] = look
+
+    def at(self, file: Path) -> Entry | None:
+        """Return the file's entry for a plan made now, or None if the file is gone."""
+        if file not in self.found:
+            self.left -= 1
+            self.found[file] = self.by(file)
+        return self.found[file]
 
 
 def check_not_replaced(file: Path, entry: Entry) -> None:
@@ -125,24 +126,26 @@ def changed(counted: Iterable[PlannedFiles]) -> Iterator[dict[str, Any]]:
         newer[of].append(plan)
 
 
-def differs_since(plans: Iterable[PlannedFiles], late: LatePosition) -> str | None:
+def differs_since(plans: Iterable[PlannedFiles], late: LatePosition, looks: Looks) -> str | None:
     """Return the first missing, shorter or replaced file of a late position, in the words of a run; None without such a file.
 
-    `plans` are counted plans, of this position and of further positions.
+    `plans` are counted plans, of this position and of further positions. `looks`, by `planned`, serves all positions: each plan
+    names each file.
     """
     of = late.interval.start, late.interval.end
     counted = sorted((each for each in plans if each.interval == of), key=lambda each: each.stream)
-    return next(filter(None, (_differs(each, late) for each in counted)), None)
+    return next(filter(None, (_differs(each, late, looks) for each in counted)), None)
 
 
-def _differs(plan: PlannedFiles, late: LatePosition) -> str | None:
+def _differs(plan: PlannedFiles, late: LatePosition, looks: Looks) -> str | None:
     folder = _folder(plan)
     if not folder.exists():
         return None
-    if late.streams == {plan.stream} and (gone := [each for each in sorted(late.files) if not look(folder / each)]):
+    if late.streams == {plan.stream} and (gone := [each for each in sorted(late.files) if not looks.at(folder / each)]):
         return late_gone(gone[0])
-    now = {name: entry for name in plan.files if (entry := planned(folder / name))}
-    arrived = [name for name in now if not is_replaced(folder / name, plan.files[name])]
+    now = {name: entry for name in plan.files if (entry := looks.at(folder / name))}
+    grown = [name for name, entry in now.items() if planned_size(entry) > planned_size(plan.files[name])]
+    arrived = [name for name in grown if not is_replaced(folder / name, plan.files[name])]
     return differing(plan.files, now, arrived, restate_command(plan.topology, late.position))
 
 

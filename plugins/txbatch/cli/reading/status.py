@@ -18,23 +18,26 @@ from txbatch.postgres.reading.ledger_reader import LedgerReader
 if TYPE_CHECKING:
     from txbatch.core.batch.planned_files import PlannedFiles
     from txbatch.core.protocol.lookback import LatePosition
+    from txbatch.formats.changes import Looks
 
 # The maximum number of late positions told, for each topology.
 LATE_SHOWN = 5
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
 
 
-def _late(topology: str, late: LatePosition, plans: Sequence[PlannedFiles]) -> dict[str, Any]:
+def _late(topology: str, late: LatePosition, plans: Sequence[PlannedFiles], looks: Looks) -> dict[str, Any]:
     from txbatch.formats.changes import differs_since
 
-    late = replace(late, why_not=late.why_not or differs_since(plans, late))
+    late = replace(late, why_not=late.why_not or differs_since(plans, late, looks))
     told = {"position": late.position, "records": late.records, "files": dict(late.files), "found_by": late.found_by}
     return {**told, "told": late.told(topology)}
 
 
 def _late_of(topology: str, reader: LedgerReader, plans: Sequence[PlannedFiles]) -> list[dict[str, Any]]:
-    own = [each for each in plans if each.topology == topology]
-    return [_late(topology, each, own) for each in reader.late(topology)]
+    from txbatch.formats.changes import Looks, planned
+
+    own, looks = [each for each in plans if each.topology == topology], Looks(by=planned)
+    return [_late(topology, each, own, looks) for each in reader.late(topology)]
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
