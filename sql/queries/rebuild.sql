@@ -28,10 +28,10 @@ SELECT rebuild FROM txbatch.rebuild WHERE rebuild = :rebuild AND status = 'runni
 SELECT txid, counted_in::text AS counted_in FROM txbatch.rebuilt WHERE rebuild = :rebuild ORDER BY txid DESC LIMIT 1;
 
 -- to_count --
--- The versions that a rebuild has to count next; no row when it has counted all, or was cancelled.
+-- The versions that a rebuild has to count next, above a txid; no row when it has counted all, or was cancelled.
 SELECT b.*, false AS lease_live FROM txbatch.batch b JOIN txbatch.rebuild r USING (topology)
  WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL AND r.rebuild = :rebuild
-   AND b.txid > COALESCE((SELECT max(txid) FROM txbatch.rebuilt WHERE rebuild = :rebuild), 0)
+   AND b.txid > GREATEST((SELECT max(txid) FROM txbatch.rebuilt WHERE rebuild = :rebuild), CAST(:behind AS bigint))
  ORDER BY b.txid LIMIT :at_most;
 
 -- newest_to_count --

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cli_support import DAYS, rows
 from click.testing import Result
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 from without_spark import LikeTheDriver, WithoutSpark
 
 from txbatch import settings
@@ -20,6 +20,7 @@ from txbatch.core.protocol import bulk
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
+from txbatch.postgres.tables import batches
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner
 
@@ -222,6 +223,24 @@ def test_the_next_train_is_emitted_while_one_is_counted(days: Days, monkeypatch:
     assert days.rebuild().exit_code == 0
     assert events == [[1, 2], [3, 4, 5], 1, 2, 3, 4, 5]
     assert Meanwhile.alone == []
+    days.check(6)
+
+
+def test_of_versions_that_do_not_go_together_no_long_train_is_looked_up(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each version has what was read of each partition: four hundred of them would be asked for again and again."""
+    looked_up, versions = list[int](), batches.versions
+
+    def noted(connection: Connection, topology: str, txids: Sequence[int]) -> Any:
+        looked_up.extend(txids)
+        return versions(connection, topology, txids)
+
+    monkeypatch.setattr(batches, "versions", noted)
+    monkeypatch.setattr(bulk, "go_together", lambda *_: False)
+    assert days.rebuild().exit_code == 0
+    assert Meanwhile.alone == [1, 2, 3, 4, 5]
+    assert len(looked_up) <= 3 * 5, "a version itself, and two to see whether they go together"
     days.check(6)
 
 

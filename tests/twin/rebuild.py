@@ -79,10 +79,11 @@ class MemoryRebuilds:
         """Return the version to be counted next; None when all are."""
         return next((found.current for found in self.to_count(rebuild, 1)), None)
 
-    def to_count(self, rebuild: Rebuild, at_most: int) -> list[PositionVersion]:
-        """Return that one and those behind it, in their order, so many at most."""
+    def to_count(self, rebuild: Rebuild, at_most: int, behind: int = 0) -> list[PositionVersion]:
+        """Return that one and those behind it, in their order, so many at most: those above a txid."""
         with self.ledger.transaction() as tables:
-            return [tables.version(rebuild.topology, each.txid) for each in _left(tables, rebuild)[:at_most]]
+            left = [each.txid for each in _left(tables, rebuild) if each.txid > behind]
+            return [tables.version(rebuild.topology, txid) for txid in left[:at_most]]
 
     def count(
         self,

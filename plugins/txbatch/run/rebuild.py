@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import assert_never
 
 from txbatch.core.batch.plan import BatchPlan
@@ -148,9 +149,8 @@ class Rebuilder:
         topology, found = self.steps.job.topology, list[Planned]()
         if bulk.reason_against(topology) is not None:
             return found
-        left = self.rebuilds.to_count(rebuild, len(but) + bulk.BATCHES_MAX)
-        behind = [each for each in left if each.current.txid not in but]
-        weight, plans = JobSize(topology), plans_of(self.steps, behind[: bulk.BATCHES_MAX], rebuild.why)
+        behind = islice(self._behind(rebuild, max(but, default=0)), bulk.BATCHES_MAX)
+        weight, plans = JobSize(topology), plans_of(self.steps, behind, rebuild.why)
         with suppress(TxbatchError), closing(plans):  # a version without a plan raises when its turn comes
             for planned in plans:
                 if found and not bulk.go_together(topology, found[0].plan, planned.plan):
@@ -160,6 +160,15 @@ class Rebuilder:
                 if weight.full or (len(found) >= length and not bulk.long_pass(topology, planned.plan)):
                     break
         return found
+
+    def _behind(self, rebuild: Rebuild, txid: int) -> Iterator[PositionVersion]:
+        """Yield the versions to count behind a txid, asked for in growing pieces: few of many partitions fill a job."""
+        for length in chain([2], bulk.lengths()):
+            found = self.rebuilds.to_count(rebuild, length, txid)
+            yield from found
+            if len(found) < length:
+                return
+            txid = found[-1].current.txid
 
     def _count(self, rebuild: Rebuild, version: Batch, ahead: _Ahead) -> bool:
         """Count a version, and emit the version first if necessary. Return False if another version has replaced this version."""

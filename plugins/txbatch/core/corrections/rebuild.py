@@ -130,8 +130,8 @@ class Rebuilds(Protocol):
     def next(self, rebuild: Rebuild) -> Batch | None:
         """Return the version to be counted next; None if all are counted."""
 
-    def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[PositionVersion]:
-        """Return the versions to be counted next, in order, at most `at_most`, all as of one moment."""
+    def to_count(self, rebuild: Rebuild, at_most: int, behind: int = 0) -> Sequence[PositionVersion]:
+        """Return the versions to be counted next, above the txid `behind`, in order, at most `at_most`, as of one moment."""
 
     def count(
         self,

@@ -95,10 +95,10 @@ class PostgresRebuilds:
         with transaction(self.engine) as connection:
             return _next(connection, rebuild)
 
-    def to_count(self, rebuild: Rebuild, at_most: int) -> list[PositionVersion]:
-        """Return the next versions to count, in order, at most `at_most`, all as of one moment."""
+    def to_count(self, rebuild: Rebuild, at_most: int, behind: int = 0) -> list[PositionVersion]:
+        """Return the next versions to count, above the txid `behind`, in order, at most `at_most`, as of one moment."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            txids = [each.txid for each in _to_count(connection, rebuild, at_most)]
+            txids = [each.txid for each in _to_count(connection, rebuild, at_most, behind)]
             return batches.versions(connection, rebuild.topology, txids)
 
     def count(
@@ -259,8 +259,9 @@ def _next(connection: Connection, rebuild: Rebuild) -> Batch | None:
     return found[0] if found else None
 
 
-def _to_count(connection: Connection, rebuild: Rebuild, at_most: int) -> tuple[Batch, ...]:
-    return batches.batches(connection, "to_count", topology=rebuild.topology, rebuild=rebuild.number, at_most=at_most)
+def _to_count(connection: Connection, rebuild: Rebuild, at_most: int, behind: int = 0) -> tuple[Batch, ...]:
+    given = {"topology": rebuild.topology, "rebuild": rebuild.number, "at_most": at_most, "behind": behind}
+    return batches.batches(connection, "to_count", **given)
 
 
 def _insert(
