@@ -878,13 +878,16 @@ SELECT topology, stream, 'given_up' AS what, array_agg(DISTINCT txid) AS txids, 
   FROM (SELECT t.topology, p.stream, p.partition, b.txid,
                dense_rank() OVER (PARTITION BY t.topology, p.stream ORDER BY p.partition) AS number
           FROM txbatch.topology t
-          JOIN txbatch.batch b ON b.topology = t.topology AND b.kind = 'skip' AND b.status <> 'aborted' AND b.replaced_by IS NULL
+         CROSS JOIN LATERAL (  -- of its own, by OFFSET 0: else PostgreSQL looks anew for each skip where the last thousand begin
+               SELECT k.txid FROM (
+                      SELECT s.txid, s.status, s.replaced_by FROM txbatch.batch s
+                       WHERE s.topology = t.topology AND s.kind = 'skip' ORDER BY s.txid DESC LIMIT 1000) k
+                WHERE k.status <> 'aborted' AND k.replaced_by IS NULL AND k.txid > COALESCE((
+                      SELECT l.txid FROM txbatch.batch l
+                       WHERE l.topology = t.topology AND l.status <> 'aborted' AND l.kind <> 'restate'
+                       ORDER BY l.txid DESC OFFSET 1000 LIMIT 1), 0) OFFSET 0) b
           JOIN txbatch.partition p ON (p.topology, p.txid, p.status) = (t.topology, b.txid, 'skipped')
-         WHERE (CAST(:topology AS text) IS NULL OR t.topology = :topology)
-           AND (SELECT count(*) FROM (
-                  SELECT FROM txbatch.batch l
-                   WHERE l.topology = t.topology AND l.txid > b.txid AND l.status <> 'aborted' AND l.kind <> 'restate'
-                   LIMIT 1000) above) < 1000) g
+         WHERE CAST(:topology AS text) IS NULL OR t.topology = :topology) g
  GROUP BY topology, stream ORDER BY topology, stream;
 
 -- holes_of --

@@ -52,6 +52,11 @@ ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
     "intervals of files": ("counted_intervals", {"topology": None, "spout": "IntervalSpout", "bytes": 4_000_000}, 20),
     "what came late": ("found_late", {"topology": "hours", "most": 100}, 20),
 }
+EACH_TENTH = "WHERE topology = 'log' AND txid % 10 = 0 AND status <> 'aborted'"
+LAST = (
+    "SELECT txid, kind FROM txbatch.batch WHERE topology = 'log' AND status <> 'aborted' AND kind <> 'restate' "
+    "ORDER BY txid DESC LIMIT {}"
+)
 VIEWS = {
     "SELECT * FROM report.topologies ORDER BY topology": 1_000,
     "SELECT * FROM report.exceptional_txids WHERE topology = 'log' ORDER BY txid DESC LIMIT 2000": 300,
@@ -112,6 +117,23 @@ def test_status_touches_as_few_buffers_however_long_a_history_is(many: Engine) -
     touched = [buffers(many, escaped(many, *each)) for each in asked]
     assert sum(touched) < 1_500, touched
     assert len(asked) < 25
+
+
+def test_of_many_batches_that_were_given_up_status_tells_those_of_the_last_thousand(many: Engine) -> None:
+    """A source that loses records each day for years: the batches above each of them are not looked through."""
+    with many.begin() as connection:
+        connection.execute(text(f"UPDATE txbatch.batch SET kind = 'skip', committed_fence = NULL {EACH_TENTH}"))
+        connection.execute(
+            text(f"UPDATE txbatch.partition SET status = 'skipped', records = NULL, fingerprint = NULL {EACH_TENTH}")
+        )
+        connection.execute(text("ANALYZE txbatch.batch, txbatch.partition"))
+    name, given, _ = ASKED["what was given up"]
+    assert buffers(many, statements()[name], **given) < 3_000
+    (row,) = LedgerReader(many).status("log")
+    (told,) = row["given_up"]
+    ((known,),) = days_of(many, "SELECT array_agg(txid) FROM (" + LAST.format(1_000) + ") n WHERE kind = 'skip'")
+    assert (sorted(told["txids"]), told["partitions"]) == (sorted(known), ["a", "b"])
+    assert 90 < len(known) < 110
 
 
 def escaped(engine: Engine, statement: str, given: Any) -> str:
