@@ -154,7 +154,7 @@ def test_of_one_partition_records_can_only_be_counted_as_read(browser: Browser, 
         box.get_by_label("of one partition alone").fill("south")
         assert (free.is_disabled(), read.is_checked()) == (True, True)
         box.get_by_label("of one partition alone").fill("")
-        assert free.is_enabled()
+        assert (free.is_enabled(), read.is_checked()) == (True, False), "of all records the loss is chosen anew"
         box.get_by_label("of one partition alone").fill("south")
         box.get_by_label("why").fill("x")
         box.get_by_role("button", name="Give up").click()

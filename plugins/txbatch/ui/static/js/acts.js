@@ -103,8 +103,8 @@ export function giveUp(view, batch) {
     // Of one partition alone, records can only be counted as read.
     const lock = ({ target }) => {
       const [free, read] = target.form.elements.skip;
-      free.disabled = target.value.trim() !== "";
-      if (free.disabled) read.checked = true;
+      const filled = target.value.trim() !== "";
+      if (filled !== free.disabled) free.disabled = read.checked = filled;
     };
     const byTime = view.one.topology.by_interval;
     const restate = batch.kind === "restate";
