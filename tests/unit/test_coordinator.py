@@ -275,6 +275,21 @@ def test_a_partition_that_cannot_be_asked(kind: SpoutKind) -> None:
     assert planned(spout) == {"partitions": {"a": {"start": 0, "end": 10}}, "unreadable": {"b": "broker down"}}
 
 
+@pytest.mark.parametrize("away", ["a", "b"])
+def test_a_partition_that_is_away_without_a_reason_is_left_out(away: str) -> None:
+    """It had the range of the partition before it, whose records counted twice while its own were lost."""
+
+    class Away(LogSpout):
+        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+            if partition == away:
+                raise PartitionUnreadable
+            return super().emit_partition_batch_new(attempt, partition, last_metadata)
+
+    there = ({"a", "b"} - {away}).pop()
+    spout = Away({"a": 10, "b": 10}, kind=SpoutKind.OPAQUE)
+    assert planned(spout) == {"partitions": {there: {"start": 0, "end": 10}}, "unreadable": {away: ""}}
+
+
 def test_an_abandoned_batch_that_someone_took_meanwhile_is_left_alone() -> None:
     topology = word_count(ListSpout(5, 5))
     ledger = ledger_of(topology)

@@ -208,12 +208,12 @@ class PartitionedCoordinator(BatchCoordinator):
         left = self._to_ask()  # while looking, the very `_listed`: changes here last until the look ends
         for partition, why in left.items():
             try:
-                range_ = None if why else self._next_range(txid, partition)
+                range_ = None if why is not None else self._next_range(txid, partition)
             except PartitionUnreadable as error:
                 if not self.spout.leaves_out:
                     raise
                 why = left[partition] = error.text
-            if why:
+            if why is not None:  # a reason may be empty
                 unreadable[partition] = why
                 continue
             if range_ is None:
