@@ -296,11 +296,6 @@ SELECT DISTINCT ON (k.key) k.key AS asked, b.*, b.lease_until > clock_timestamp(
  WHERE k.topology = :topology AND k.key = ANY (:keys) AND b.status <> 'aborted'
  ORDER BY k.key, k.ordinal DESC;
 
--- batches_of_txids --
--- The batches of some txids.
-SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
- WHERE topology = :topology AND txid = ANY (:txids);
-
 -- committed_by --
 -- The last batch that a run brought to its commit, its own or an adopted one.
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b

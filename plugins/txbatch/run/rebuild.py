@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -121,12 +121,12 @@ class Rebuilder:
             version = following
             self._check(rebuild)
 
-    def begin_ahead(self, rebuild: Rebuild, but: Collection[int], length: int) -> Callable[[], EmittedAhead] | None:
-        """Begin to emit the next batches by one job, without some txids. Return None if no two batches go together.
+    def begin_ahead(self, rebuild: Rebuild, behind: int, length: int) -> Callable[[], EmittedAhead] | None:
+        """Begin to emit the next batches behind a txid by one job. Return None if no two batches go together.
 
         The returned function waits for the job, and returns the batches by txid, in order; None for a batch to emit by itself.
         """
-        name, planned = self.steps.job.topology.name, self._plan_ahead(rebuild, but, length)
+        name, planned = self.steps.job.topology.name, self._plan_ahead(rebuild, behind, length)
         if len(planned) < 2:
             return None
         log.info("%s: emitting %d batches by one job", rebuild, len(planned))
@@ -142,15 +142,15 @@ class Rebuilder:
 
         return found
 
-    def _plan_ahead(self, rebuild: Rebuild, but: Collection[int], length: int) -> list[Planned]:
-        """Return the plans of the next versions, up to a length and the bounds of one job. Stop before a version that does not
-        go together.
+    def _plan_ahead(self, rebuild: Rebuild, behind: int, length: int) -> list[Planned]:
+        """Return the plans of the versions behind a txid, up to a length and the bounds of one job. Stop before a version that
+        does not go together.
         """
         topology, found = self.steps.job.topology, list[Planned]()
         if bulk.reason_against(topology) is not None:
             return found
-        behind = islice(self._behind(rebuild, max(but, default=0)), bulk.BATCHES_MAX)
-        weight, plans = JobSize(topology), plans_of(self.steps, behind, rebuild.why)
+        left = islice(self._behind(rebuild, behind), bulk.BATCHES_MAX)
+        weight, plans = JobSize(topology), plans_of(self.steps, left, rebuild.why)
         with suppress(TxbatchError), closing(plans):  # a version without a plan raises when its turn comes
             for planned in plans:
                 if found and not bulk.go_together(topology, found[0].plan, planned.plan):
@@ -252,7 +252,7 @@ class _Ahead:
         return self._found.pop(version.txid, (version, None))[1]
 
     def _begin(self) -> Callable[[], EmittedAhead] | None:
-        return self.rebuilder.begin_ahead(self.rebuild, self._found, next(self._lengths))
+        return self.rebuilder.begin_ahead(self.rebuild, max(self._found, default=0), next(self._lengths))
 
 
 @dataclass(slots=True)

@@ -98,8 +98,7 @@ class PostgresRebuilds:
     def to_count(self, rebuild: Rebuild, at_most: int, behind: int = 0) -> list[PositionVersion]:
         """Return the next versions to count, above the txid `behind`, in order, at most `at_most`, as of one moment."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            txids = [each.txid for each in _to_count(connection, rebuild, at_most, behind)]
-            return batches.versions(connection, rebuild.topology, txids)
+            return batches.versions(connection, rebuild.topology, _to_count(connection, rebuild, at_most, behind))
 
     def count(
         self,

@@ -140,13 +140,11 @@ def order(connection: Connection, planned: Batch) -> tuple[Order, str | None]:
 
 def version(connection: Connection, topology: str, txid: int) -> PositionVersion:
     """Return the current version of a txid's position. Raise UnknownName if the txid is unknown."""
-    return versions(connection, topology, [txid])[0]
+    return versions(connection, topology, [batch(connection, topology, txid)])[0]
 
 
-def versions(connection: Connection, topology: str, txids: Sequence[int]) -> list[PositionVersion]:
-    """Return the current version of each txid's position, in the order of the txids. Raise UnknownName for an unknown txid."""
-    named = {each.txid: each for each in batches(connection, "batches_of_txids", topology=topology, txids=list(txids))}
-    asked = [named[txid] if txid in named else batch(connection, topology, txid) for txid in txids]
+def versions(connection: Connection, topology: str, asked: Sequence[Batch]) -> list[PositionVersion]:
+    """Return the current version of each batch's position, in the order of the batches."""
     positions = [each.position for each in asked]
     found = batches(connection, "versions_of_positions", topology=topology, positions=positions)
     first = {each.txid: each for each in found}
