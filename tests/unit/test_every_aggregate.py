@@ -66,11 +66,11 @@ def test_a_value_by_a_field_names_both_columns() -> None:
         (
             CollectSet("word", 2),
             CollectSet("word", 9),
-            "array<string>, smallest(10) now, was array<string>, smallest(3)",
+            "changes from CollectSet of word, at most 2, and null behind them if there are more to CollectSet of word, at most 9",
         ),
-        (Histogram("n", [1]), Histogram("n", [2]), "Histogram of n by 2 now, was Histogram of n by 1"),
-        (Count(), Count(where="n > 1"), "Count where n > 1 now, was Count"),
-        (First("n", by="x"), Last("n", by="x"), "double, of the greatest now, was double, of the least"),
+        (Histogram("n", [1]), Histogram("n", [2]), "changes from Histogram of n by 1 to Histogram of n by 2"),
+        (Count(), Count(where="n > 1"), "changes from Count to Count where n > 1"),
+        (First("n", by="x"), Last("n", by="x"), "changes from First of n by x to Last of n by x"),
     ],
 )
 def test_what_counts_otherwise_is_another_aggregate(
