@@ -273,7 +273,9 @@ def test_a_watermark_that_was_dropped_comes_back_by_its_own_time_alone(backing: 
         rebuilt(without, [75])
     assert without.counts("2", a=[500])[1] is None
     back, other = (Visits(backing, name="calls", was="visits", late=late, of=of) for of in ("at", "seen"))
-    told = rf"'calls' changes from no watermark since one 10 minutes behind at, .* to a watermark 10 minutes behind seen, late='{late}'"
+    told = (
+        rf"'calls' changes from no watermark since one 10 minutes behind at, .* 10 minutes behind seen, late='{late}'"
+    )
     with pytest.raises(SchemaMismatch, match=told):
         backing.ledger.change(other.topology, "jobs/job.py", "a test")
     renamed = Visits(backing, None, name="calls", was="visits")
