@@ -99,7 +99,8 @@ def tell_committed(steps: Steps, run: Run) -> None:
     """If a run's batch is committed, print the changes in its source since, and the command to count again (R15)."""
     own = steps.ledger.head(steps.job.topology.name, run).own
     if own is not None and own.status is BatchStatus.COMMITTED:
-        click.echo(one_line(f"{own.topology}: txid {own.txid} is not changed{already_committed(steps, own)}"), err=True)
+        stays = f"{own.topology}: txid {own.txid} is not changed{steps.in_place_of(own)}"
+        click.echo(one_line(f"{stays}{already_committed(steps, own)}"), err=True)
 
 
 def tell_counted(reader: LedgerReader, topology: str, asked: Sequence[Interval]) -> None:

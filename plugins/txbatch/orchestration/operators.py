@@ -150,9 +150,7 @@ class TransactionOperator(BaseOperator):
             reader = reader_beside(steps)
             if batch.kind is BatchKind.RESTATE:
                 return result.restated(reader.batches_of_run(batch.topology, context["dag_run"].run_id))
-            row, *restates = reader.batches_by_txid(
-                batch.topology, sorted({batch.txid, restating.counting(steps, batch)})
-            )
+            row, *restates = reader.batches_by_txid(batch.topology, sorted({batch.txid, steps.counting(batch)}))
             holes = "".join(f"; {result.restated([each])}" for each in restates) + catching_up.holes(steps, [row])
         except TxbatchError as error:
             log.warning("%s", error)
@@ -183,7 +181,7 @@ class InitializeTransactionOperator(TransactionOperator):
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
-            line = f"already committed as txid {batch.txid}{restating.in_place_of(steps, batch)}; {told}"
+            line = f"already committed as txid {batch.txid}{steps.in_place_of(batch)}; {told}"
             counted = self.counted(steps, batch, waiting.context)
             restated = batch.kind is BatchKind.RESTATE
             self.skip(line, waiting, f"already committed: {counted}; {told}" if restated else f"{line} | {counted}")
