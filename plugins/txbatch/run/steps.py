@@ -225,15 +225,6 @@ class Steps:
             log.info("%s", error)
             return Wait(self.ledger.batch(batch.topology, batch.txid), WaitReason.HELD)
 
-    def counting(self, batch: Batch) -> int:
-        """Return the txid that counts at a batch's position (R17)."""
-        return batch.txid if batch.replaced_by is None else self.ledger.version(batch.topology, batch.txid).current.txid
-
-    def in_place_of(self, batch: Batch) -> str:
-        """Return the words for a restate that counts in a batch's place; empty without a restate."""
-        txid = self.counting(batch)
-        return "" if txid == batch.txid else f", counted again as txid {txid}"
-
     def commit(self, batch: Batch, run: Run | None = None, recorded: Recorded | None = None) -> Committed:
         """Apply the newest attempt's partials to the states (R6..R10). Abort a batch that no longer continues.
 
