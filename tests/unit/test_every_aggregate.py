@@ -10,7 +10,7 @@ from every_aggregate import every_aggregate, records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
+from txbatch import Avg, CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState, Sum
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.definition.changes import column_changes
@@ -84,3 +84,20 @@ def test_what_counts_otherwise_is_another_aggregate(
 
     assert says in "; ".join(column_changes("other", stored(before), stored(now)))
     assert not list(column_changes("other", stored(now), stored(now)))
+
+
+def test_another_aggregate_of_the_same_columns_is_told() -> None:
+    """R23: of a state apart no step comes before, which would take the columns away."""
+
+    def stored(**values: CombinerAggregator) -> Any:
+        stream = every_aggregate().streams["in"]
+        return columns(stream.group_by("k").persistent_aggregate(OpaqueState("other"), **values))
+
+    mean, parts = stored(n=Avg("n")), stored(n_sum=Sum("n"), n_count=Count("n"))
+    value = "value {} of state 'other' is {}".format
+    assert list(column_changes("other", mean, parts)) == [
+        value("'n'", "gone"),
+        value("'n_sum'", "new (Sum of n)"),
+        value("'n_count'", "new (Count of n)"),
+    ]
+    assert value("'n'", "new (Avg of n)") in list(column_changes("other", parts, mean))

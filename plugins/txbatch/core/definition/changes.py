@@ -141,9 +141,10 @@ def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[
         if was != defines:
             yield f"state {state!r} {_from_to(told(was), told(defines))}"
     if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
-        columns = {name for name, *_ in defined["values"]}  # a change of these is told above
+        both = stored["aggregates"].keys() & defined["aggregates"].keys()
+        told_above = both & {name for name, *_ in defined["values"]}
         before, now = (
-            {name: text for name, text in each["aggregates"].items() if name not in columns}
+            {name: text for name, text in each["aggregates"].items() if name not in told_above}
             for each in (stored, defined)
         )
         yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", before, now))
