@@ -19,7 +19,7 @@ def commands() -> str:
         "The command line",
         "Here you find each command of `txbatch` with its arguments and options.",
         "You need an installed package, or `bin/txbatch` of a checkout. `--help` of a command prints the same.",
-        [*_shared(), *(line for name, each in main.commands.items() for line in _command(f"txbatch {name}", each))],
+        [*_shared(), *(line for name, each in _within(main) for line in _command(f"txbatch {name}", each))],
     )
 
 
@@ -40,12 +40,18 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
     yield from _help(command)
     yield from _options(command, context)
     if isinstance(command, click.Group):
-        same = [name for name, each in command.commands.items() if main.commands.get(name) is each]
+        same = [name for name, each in _within(command) if dict(_within(main)).get(name) is each]
         if same:
             yield from (f"As of the commands of the same names: {', '.join(f'`{path} {name}`' for name in same)}.", "")
-        for name, each in command.commands.items():
+        for name, each in _within(command):
             if name not in same:
                 yield from _command(f"{path} {name}", each)
+
+
+def _within(group: click.Group) -> list[tuple[str, click.Command]]:
+    """Return each command of a group, in order, imported."""
+    context = click.Context(group)
+    return [(name, each) for name in group.commands if (each := group.get_command(context, name)) is not None]
 
 
 def _help(command: click.Command) -> Iterator[str]:

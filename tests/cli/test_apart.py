@@ -87,7 +87,7 @@ def test_a_state_stays_in_its_database(
     for command in (("run", there), ("change", there, "--why", "it moves", "--yes")):
         refused(txbatch(*command), "or define another topology, with states of other names")
     listed = json.loads(txbatch("change", there, "--json").stdout)
-    what = "state 'words' is in database 'warehouse' now, was in the ledger's database, where what it has counted stays"
+    what = "state 'words' changes from the ledger's database to database 'warehouse', and what is counted stays where it is"
     assert [(row["how"], row["what"], row["applied"]) for row in listed] == [("rebuild", what, False)]
     refused(txbatch("rebuild", there, "--why", "it moves"), "state 'words' is kept apart, and a rebuild swaps states")
     assert txbatch("run", here).exit_code == 0

@@ -185,9 +185,9 @@ def test_two_topologies_on_one_state(txbatch: Txbatch, write_job: WriteJob, engi
         (
             "count=Count()",
             'count=Max("word")',
-            "value 'count' of state 'a' is string, greatest now, was bigint, summed",
+            "value 'count' of state 'a' changes from Count to Max of word",
         ),
-        ("Opaque", "Transactional", "state 'a' is transactional now, was opaque"),
+        ("Opaque", "Transactional", "state 'a' changes from opaque to transactional"),
     ],
 )
 def test_a_state_defined_otherwise(txbatch: Txbatch, write_job: WriteJob, before: str, after: str, told: str) -> None:

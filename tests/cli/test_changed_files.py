@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,10 +75,10 @@ def test_files_that_are_read_by_time(txbatch: Txbatch, write_job: WriteJob, root
         (root / "a").write_text("line\n" * (day + 1))
     said = txbatch("status").output
     assert "days: 1 file differs from what was counted" in said
-    assert "  a since txid 2 was planned: grown from 10 to 15 bytes\n" in said
+    assert "  a: grown from 10 to 15 bytes; txid 2 was the last batch to look at the file\n" in said
     (root / "late").write_text("line\n")
     day = txbatch("plan", job, "--interval", "2026-01-01T00:00Z", "2026-01-02T00:00Z").output
-    assert "  late since txid 1 was planned: appeared: of this interval nothing of it is counted\n" in day
+    assert "  late: appeared after txid 1 was planned: of this interval nothing of the file is counted\n" in day
     assert "late" not in txbatch("plan", job, "--interval", "2026-01-03T00:00Z", "2026-01-04T00:00Z").output
 
 
@@ -126,7 +127,8 @@ def test_what_only_newer_batches_were_planned_with_is_not_named_and_not_kept_sec
 ) -> None:
     with (root / "1.csv").open("a") as file:
         file.write("2026-03-01T11:00Z,late\n")
-    assert "  1.csv since txid 3 was planned: grown from " in txbatch("status").output
+    said = txbatch("status").output
+    assert re.search(r"  1\.csv: grown from [^;]*; txid 3 was the last batch to look at the file\n", said)
     (root / "4.csv").write_text("2026-03-04T10:00Z,a\n")
     assert txbatch("run", three_days, *interval(4)).exit_code == 0
     said = txbatch("status").output

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ class Meanwhile(LikeTheDriver):
         before = list(self.alone)
         super().emit_bulk(attempts)
         self.alone[:] = before
+
+
+@contextmanager
+def poisoned(txid: int, told: str) -> Iterator[None]:
+    """Context manager. A batch has a record that no job counts."""
+    emit = WithoutSpark.emit
+
+    def fails(self: WithoutSpark, folder: AttemptFolder, assignment: Assignment) -> None:
+        if assignment.attempt.txid == txid:
+            raise BadRecord(told)
+        emit(self, folder, assignment)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(WithoutSpark, "emit", fails)
+        yield
 
 
 class Days:
@@ -187,18 +203,9 @@ def test_a_job_that_changes_while_several_are_emitted_counts_none_of_them(days: 
 
 
 @pytest.mark.rule("R23", "R24")
-def test_a_poisoned_position_is_named_and_those_before_it_stay_counted(
-    days: Days, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, emit = days.report(), WithoutSpark.emit
-
-    def fails(self: WithoutSpark, folder: AttemptFolder, assignment: Assignment) -> None:
-        if assignment.attempt.txid == 3:
-            raise BadRecord("state 'days': no hour2 is expected; the record is {'name': 'hour2'}")
-        emit(self, folder, assignment)
-
-    with monkeypatch.context() as poisoned:
-        poisoned.setattr(WithoutSpark, "emit", fails)
+def test_a_poisoned_position_is_named_and_those_before_it_stay_counted(days: Days) -> None:
+    before = days.report()
+    with poisoned(3, "state 'days': no hour2 is expected; the record is {'name': 'hour2'}"):
         failed = days.rebuild()
     assert failed.exit_code == 1
     assert "rebuild 1 of days: position 3 cannot be counted by the job as it is now" in failed.output
@@ -249,15 +256,7 @@ def test_of_a_train_emitted_beside_the_counting_a_poisoned_position_is_named(
     days: Days, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "BATCHES_FIRST", 2)
-    emit = WithoutSpark.emit
-
-    def fails(self: WithoutSpark, folder: AttemptFolder, assignment: Assignment) -> None:
-        if assignment.attempt.txid == 4:
-            raise BadRecord("state 'days': no hour3 is expected")
-        emit(self, folder, assignment)
-
-    with monkeypatch.context() as poisoned:
-        poisoned.setattr(WithoutSpark, "emit", fails)
+    with poisoned(4, "state 'days': no hour3 is expected"):
         failed = days.rebuild()
     assert failed.exit_code == 1
     assert "rebuild 1 of days: position 4 cannot be counted by the job as it is now" in failed.output

@@ -64,6 +64,8 @@ def test_a_mended_file_is_counted_again_in_its_place(txbatch: Txbatch, job: str,
     ]
     assert (row["reason"], bool(row["requested_by"])) == ("a typing error", True)
     assert counts(engine) == {"a": (1, 3), "b": (2, 3), "c": (1, 3)}
+    told = "days: txid 1 is not changed, counted again as txid 3; to count it again: txbatch restate days 1"
+    assert told in txbatch("run", job, *day(1)).stderr
     assert rows(txbatch("run", job, *day(3), "--json"))[0]["txid"] == 4, "the next batch goes on"
     assert counts(engine)["b"] == (3, 4)
 

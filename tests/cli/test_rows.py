@@ -111,7 +111,7 @@ def test_another_field_needs_a_rebuild_in_which_positions_stay(
     restated(log, txbatch)
     more = '.each(lambda r: len(r["line"]), "size int")'
     job = write_job("lines.py", JOB.format(root=str(log.root), more=more) + MAIN)
-    told = "state 'lines' keeps records of line string, size int now, kept records of line string"
+    told = "state 'lines' changes from keeping records of line string to keeping records of line string, size int"
     refused(txbatch("run", job), told)
     rows(txbatch("rebuild", job, "--why", "sizes", "--json"))
     assert [row[:3] for row in kept(engine)] == [row[:3] for row in AFTER]

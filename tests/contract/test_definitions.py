@@ -85,18 +85,18 @@ CHANGES = {
     "state gone": (defined("s"), "state 'more' is gone"),
     "state new": (defined("s", "more", "other"), "state 'other' is new"),
     "state renamed": (defined("s", "other"), "state 'more' is gone; state 'other' is new"),
-    "state's kind": (defined("s", TransactionalState("more")), "state 'more' is transactional now, was opaque"),
+    "state's kind": (defined("s", TransactionalState("more")), "state 'more' changes from opaque to transactional"),
     "contributions": (
         defined("s", OpaqueState("more", contributions=False)),
-        "state 'more' is without contributions now, was with contributions",
+        "state 'more' changes from with contributions to without contributions",
     ),
     "database": (
         defined("s", OpaqueState("more", database="warehouse")),
-        "state 'more' is in database 'warehouse' now, was in the ledger's database, where what it has",
+        "state 'more' changes from the ledger's database to database 'warehouse', and what is counted stays",
     ),
     "operations per batch": (
         defined("s", "more", within=lambda records: records.distinct().filter("n > 1")),
-        "state 's' counts per batch: distinct now, counted all records together",
+        "state 's' changes from counting all records together to counting per batch: distinct",
     ),
     "key": (defined("s", "more", keys="n"), "key 'word' of state 's' is gone; key 'n' of state 's' is new (bigint)"),
     "value": (
@@ -105,15 +105,15 @@ CHANGES = {
     ),
     "value's aggregate": (
         defined("s", "more", count=Sum("n")),
-        "value 'count' of state 's' is Sum of n now, was Count",
+        "value 'count' of state 's' changes from Count to Sum of n",
     ),
     "value's field": (
         defined("s", "more", count=Count("n")),
-        "value 'count' of state 's' is Count of n now, was Count",
+        "value 'count' of state 's' changes from Count to Count of n",
     ),
     "stream new": (
         defined("s", "more", streams=("in", "on")),
-        "stream 'on' is new; state 's' counts stream in, on now",
+        "stream 'on' is new; state 's' changes from counting stream in to counting stream in, on",
     ),
     "stream renamed": (defined("s", "more", streams=("on",)), "stream 'in' is gone; stream 'on' is new"),
     "field new": (defined("s", "more", fields=FIELDS + ", x date"), "field 'x' of stream 'in' is new (date)"),
@@ -124,7 +124,7 @@ CHANGES = {
     ),
     "field's type": (
         defined("s", "more", fields="word string, n int"),
-        "field 'n' of stream 'in' is int now, was bigint",
+        "field 'n' of stream 'in' changes from bigint to int",
     ),
     "spout": (defined("s", "more", spout=ListSpout(1)), "stream 'in' reads "),
     "spout's kind": (

@@ -11,7 +11,7 @@ from txbatch import OpaqueState, TransactionalState
 from txbatch.core.errors import SchemaMismatch
 
 HERE, WAREHOUSE, OTHER = None, "warehouse", "other"
-WHERE = {HERE: "in the ledger's database", WAREHOUSE: "in database 'warehouse'", OTHER: "in database 'other'"}
+WHERE = {HERE: "the ledger's database", WAREHOUSE: "database 'warehouse'", OTHER: "database 'other'"}
 
 
 @pytest.mark.rule("R21", "R23")
@@ -26,7 +26,10 @@ def test_a_change_of_its_database_is_refused_with_the_next_step(
         with pytest.raises(SchemaMismatch) as raised:
             refused()
         told = str(raised.value)
-        assert f"state 's' is {WHERE[now]} now, was {WHERE[was]}, where what it has counted stays. Put the old" in told
+        what = (
+            f"state 's' changes from {WHERE[was]} to {WHERE[now]}, and what is counted stays where it is. Put the old"
+        )
+        assert what in told
         assert "or define another topology, with states of other names" in told
         assert "txbatch rebuild" not in told
     whole(backing, before, "2", dog=1)

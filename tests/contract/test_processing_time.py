@@ -199,7 +199,7 @@ def test_a_batch_of_before_has_none_and_counts_in_no_window(backing: Any, clock:
     plain.persistent_aggregate(OpaqueState("visits"), visits=Count())
     backing.whole(before, {"visits": [(("x",), (2,))]}, "1")
     visits = Visits(backing, clock, by=None)
-    told = "stream 'visits' has a watermark of processing time, planned_at now, had no watermark.*from now on"
+    told = "stream 'visits' changes from no watermark to a watermark of processing time, planned_at.*from now on"
     with pytest.raises(SchemaMismatch, match=told):
         visits.planned(run("2"), "10:02")
     backing.ledger.change(visits.topology, "jobs/job.py", "a test")

@@ -76,10 +76,10 @@ def test_a_type_that_holds_more(backing: Any) -> None:
     whole(backing, before, "1", dog=(2, 0.5), cat=(-1, 1.5))
     now = defined(fields="word string, n bigint, x double", low=Min("n"), high=Max("x"))
     assert change(backing, now) == [
-        ("in place", "field 'n' of stream 'in' is bigint now, was int"),
-        ("in place", "field 'x' of stream 'in' is double now, was float"),
-        ("in place", "value 'low' of state 's' is bigint now, was int"),
-        ("in place", "value 'high' of state 's' is double now, was float"),
+        ("in place", "field 'n' of stream 'in' changes from int to bigint"),
+        ("in place", "field 'x' of stream 'in' changes from float to double"),
+        ("in place", "value 'low' of state 's' changes from int to bigint"),
+        ("in place", "value 'high' of state 's' changes from float to double"),
     ]
     whole(backing, now, "2", dog=(-(2**40), 1e300))
     assert backing.values("s", "low", "high") == {("dog",): (-(2**40), 1e300, 2), ("cat",): (-1, 1.5, 1)}
@@ -124,7 +124,7 @@ def test_contributions_that_are_turned_on(backing: Any) -> None:
     before = defined(state=OpaqueState("s", contributions=False))
     whole(backing, before, "1", dog=2, cat=1)
     now = defined()
-    what = "state 's' is with contributions now, was without contributions"
+    what = "state 's' changes from without contributions to with contributions"
     assert change(backing, now) == [("in place", what)]
     whole(backing, now, "2", dog=1)
     assert backing.values("s", "count") == {("dog",): (3, 2), ("cat",): (1, 1)}
@@ -252,15 +252,27 @@ REBUILDS = {
         "value 'most' of state 's' is new",
         'Give what is new since="now"',
     ),
-    "of another field": (defined(count=Count("n")), "value 'count' of state 's' is Count of n now, was Count", ""),
-    "renamed, and of another field": (defined(n=Count("n", was="count")), "value 'n' of state 's' is Count of n", ""),
+    "of another field": (defined(count=Count("n")), "value 'count' of state 's' changes from Count to Count of n", ""),
+    "renamed, and of another field": (
+        defined(n=Count("n", was="count")),
+        "value 'n' of state 's' changes from Count to Count of n",
+        "",
+    ),
     "a part of it": (
         defined(most=Max("n")),
         "Of this, in place: value 'count' of state 's' is gone; rebuild: value 'most' of state 's' is new",
         'Give what is new since="now", and it counts from now on; if only the name changed, say was="count"',
     ),
-    "narrower": (defined(fields="word string, n smallint, x double"), "field 'n' of stream 'in' is smallint now", ""),
-    "another key": (defined(fields="word binary, n int, x double"), "key 'word' of state 's' is binary now", ""),
+    "narrower": (
+        defined(fields="word string, n smallint, x double"),
+        "field 'n' of stream 'in' changes from int to smallint",
+        "",
+    ),
+    "another key": (
+        defined(fields="word binary, n int, x double"),
+        "key 'word' of state 's' changes from string to binary",
+        "",
+    ),
 }
 
 

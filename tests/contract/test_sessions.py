@@ -269,7 +269,7 @@ def test_another_gap_is_another_definition_and_a_rebuild_cuts_all_history_by_it(
         ("y", at(0), "added", at(0)),
     ]
     shorter = Visits(backing, gap="20 minutes")
-    told = "counts by sessions by at, 20 minutes apart now, counted by sessions by at, 30 minutes apart.*rebuild"
+    told = "changes from counting by sessions by at, 30 minutes apart to counting by sessions by at, 20 minutes apart.*rebuild"
     with pytest.raises(SchemaMismatch, match=told):
         shorter.planned(run("3"))
     rebuild = backing.rebuilds.begin(shorter.topology, "jobs/job.py", code("new"), "shorter", "ann")

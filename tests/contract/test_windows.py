@@ -97,7 +97,7 @@ def test_another_window_is_another_definition(backing: Any) -> None:
     visits = Visits(backing, window("at", "1 hour"))
     visits.counts(run("1"), [(BEGIN, "x")])
     Visits(backing, window("at", "60 minutes")).counts(run("2"), [(BEGIN, "x")])
-    told = "state 'visits' counts by windows of 2 hours by at now, counted by windows of 1 hour by at"
+    told = "state 'visits' changes from counting by windows of 1 hour by at to counting by windows of 2 hours by at"
     with pytest.raises(SchemaMismatch, match=told):
         Visits(backing, window("at", "2 hours")).planned(run("3"))
     assert visits.report() == {(BEGIN, BEGIN + timedelta(hours=1), "x"): 2}

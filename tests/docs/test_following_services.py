@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from click import Group
+from click import Context, Group
 
 from txbatch.cli.main import main
 
@@ -28,7 +28,9 @@ def check_follows(command: list[str]) -> None:
     """A call of `txbatch follow` of a job of this project; the parser takes each of its options."""
     program, name, *arguments = command
     assert isinstance(main, Group)
-    with main.commands[name].make_context(name, [*arguments]):
+    follow = main.get_command(Context(main), name)
+    assert follow is not None
+    with follow.make_context(name, [*arguments]):
         assert (Path(program).name, name) == ("txbatch", "follow")
     assert (ROOT / arguments[0]).is_file()
 

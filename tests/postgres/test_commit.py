@@ -247,7 +247,7 @@ def test_state_is_the_fold_of_contributions_by_position_also_where_keys_are_remo
     plain = Topology("word_count")
     again = plain.new_stream("words", LogSpout({"a": 1_000})).group_by("word")
     again.persistent_aggregate(aggregate.state, count=Count())
-    with pytest.raises(SchemaMismatch, match="state 'word_count' is without remove now, was not"):
+    with pytest.raises(SchemaMismatch, match="state 'word_count' changes from with remove= to without remove="):
         bench.ledger.register(plain, "jobs/job.py")
 
 

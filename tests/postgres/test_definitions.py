@@ -31,11 +31,11 @@ def defined(
 
 
 CHANGES = [
-    ("key type", defined("word int, n bigint, x decimal(10,2)"), "key 'word' of state 's' is int now, was string"),
+    ("key type", defined("word int, n bigint, x decimal(10,2)"), "key 'word' of state 's' changes from string to int"),
     ("key name", defined(keys="x"), "key 'word' of state 's' is gone; key 'x' of state 's' is new (decimal(10,2))"),
     ("one key more", defined(keys="word x"), "key 'x' of state 's' is new (decimal(10,2))"),
-    ("value type", defined(v=Sum("x")), "value 'v' of state 's' is decimal(38,2), summed now, was bigint, summed"),
-    ("merge", defined(v=Max("n")), "value 'v' of state 's' is bigint, greatest now, was bigint, summed"),
+    ("value type", defined(v=Sum("x")), "value 'v' of state 's' changes from Sum of n to Sum of x"),
+    ("merge", defined(v=Max("n")), "value 'v' of state 's' changes from Sum of n to Max of n"),
     (
         "value name",
         defined(w=Sum("n")),
@@ -43,12 +43,12 @@ CHANGES = [
     ),
     ("one value more", defined(v=Sum("n"), w=Min("x")), "value 'w' of state 's' is new (decimal(10,2), smallest)"),
     ("average", defined(v=Avg("n")), "value 'v' of state 's' is gone; "),
-    ("kind", defined(state=TransactionalState("s")), "state 's' is transactional now, was opaque"),
-    ("kind, weaker", defined(state=NonTransactionalState("s")), "state 's' is non_transactional now, was opaque"),
+    ("kind", defined(state=TransactionalState("s")), "state 's' changes from opaque to transactional"),
+    ("kind, weaker", defined(state=NonTransactionalState("s")), "state 's' changes from opaque to non_transactional"),
     (
         "contributions",
         defined(state=OpaqueState("s", contributions=False)),
-        "state 's' is without contributions now, was with contributions",
+        "state 's' changes from with contributions to without contributions",
     ),
 ]
 WAYS_OUT = (
@@ -86,7 +86,7 @@ def test_a_changed_state_is_refused_and_nothing_is_changed(
 def test_keys_in_another_order(engine: Engine) -> None:
     ledger = PostgresLedger(engine)
     ledger.register(defined(keys="word x"), "jobs/t.py")
-    with pytest.raises(SchemaMismatch, match="keys of state 's' are x, word now, were in the order word, x"):
+    with pytest.raises(SchemaMismatch, match="the order of keys of state 's' changes from word, x to x, word"):
         ledger.register(defined(keys="x word"), "jobs/t.py")
 
 
@@ -138,7 +138,7 @@ def test_an_old_ledger_keeps_the_aggregates_from_now_on(engine: Engine) -> None:
     changed = Topology("t")
     grouped = changed.new_stream("words", bench.topology.streams["words"].spout).group_by("word")
     grouped.persistent_aggregate(OpaqueState("a"), count=Count("word"))
-    with pytest.raises(SchemaMismatch, match="value 'count' of state 'a' is Count of word now, was Count"):
+    with pytest.raises(SchemaMismatch, match="value 'count' of state 'a' changes from Count to Count of word"):
         bench.ledger.register(changed, "jobs/job.py")
 
 
@@ -210,7 +210,9 @@ def test_by_interval_or_not_is_kept(bench: Bench) -> None:
     bench.whole(words(dog=1))
     spout = LogSpout({"a": 1})
     spout.by_interval = True
-    with pytest.raises(SchemaMismatch, match="the source is read by interval now, the batches were read in any order"):
+    with pytest.raises(
+        SchemaMismatch, match="the source changes from being read in any order to being read by interval"
+    ):
         bench.ledger.register(word_count(spout), "jobs/job.py")
 
 

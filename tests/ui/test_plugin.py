@@ -33,8 +33,8 @@ new = sorted(set(sys.modules) - before)
 print(json.dumps([took, new]))
 """
 BY_CLI = (
-    "import sys; sys.path.insert(0, {plugins!r}); from txbatch.cli.main import main; [*main.commands.values()]; "
-    "import json; print(json.dumps(sorted(sys.modules)))"
+    "import sys; sys.path.insert(0, {plugins!r}); from txbatch.cli.main import main; "
+    "[main.get_command(None, name) for name in main.commands]; import json; print(json.dumps(sorted(sys.modules)))"
 )
 
 

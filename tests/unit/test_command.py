@@ -1,4 +1,4 @@
-"""`txbatch --version`: printed at once, also on a busy machine."""
+"""`txbatch --version`: printed at once, also on a busy machine; and commands are imported when they are asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import sys
 from resource import RUSAGE_CHILDREN, getrusage
 from subprocess import run
 
+from click.testing import CliRunner
+
 import txbatch
+from txbatch.cli.main import COMMANDS, main
 from txbatch.settings import project_root
 
 # On an idle machine a hundredth of it.
@@ -20,9 +23,12 @@ def cpu() -> float:
 
 
 def called(*arguments: str) -> str:
+    return python("-m", "txbatch", *arguments)
+
+
+def python(*arguments: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(project_root() / "plugins")}
-    command = [sys.executable, "-m", "txbatch", *arguments]
-    return run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_version_is_printed_without_the_commands() -> None:
@@ -37,3 +43,26 @@ def test_the_version_is_printed_without_the_commands() -> None:
 
 def test_with_another_option_click_prints_the_same() -> None:
     assert called("-v", "--version") == f"txbatch, version {txbatch.__version__}\n"
+
+
+# Prints the modules of commands that are imported after a command line.
+IMPORTED = """
+import sys
+from txbatch.cli.main import COMMANDS, main
+main(sys.argv[1:], standalone_mode=False)
+print(*sorted(COMMANDS.keys() & {name for name, at in COMMANDS.items() if f"txbatch.cli.{at.partition(':')[0]}" in sys.modules}))
+"""
+
+
+def test_a_command_is_imported_when_it_is_asked_for() -> None:
+    assert python("-c", IMPORTED, "-v", "--version").splitlines()[1:] == [""]
+    assert python("-c", IMPORTED, "explain", "--help").splitlines()[-1] == "explain"
+    assert python("-c", IMPORTED, "demo", "query", "--help").splitlines()[-1] == "query"
+    assert python("-c", IMPORTED, "--help").splitlines()[-1].split() == sorted(COMMANDS)
+
+
+def test_a_command_by_a_similar_name_is_offered() -> None:
+    """Of a command that is not imported, too: click compares the name with all names of the group."""
+    for group in ([], ["demo"]):
+        told = CliRunner().invoke(main, [*group, "statu"])
+        assert (told.exit_code, "Did you mean" in told.stderr, "status" in told.stderr) == (2, True, True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -403,6 +405,45 @@ def test_metadata_that_postgresql_cannot_show(plan: Any, text: str) -> None:
         initialize_transaction(ledger_of(topology), topology, run("1"))
     Bad.initialize_transaction = lambda *_: plan("\\u0000")  # type: ignore[method-assign]
     assert isinstance(initialize_transaction(ledger_of(topology), topology, run("1")), Batch)
+
+
+class Named(Mapping[str, Any]):
+    """A mapping that is no dict."""
+
+    def __init__(self, of: dict[str, Any]) -> None:
+        self.of = of
+
+    def __getitem__(self, name: str) -> Any:
+        return self.of[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.of)
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+
+@pytest.mark.parametrize("mapping", [MappingProxyType, Named])
+@pytest.mark.parametrize("at", [lambda each: each, lambda each: {"files": [each]}], ids=["the plan", "in the plan"])
+@pytest.mark.parametrize("held", [{"file": "a.csv"}, {"file": "a\0b"}, {7: "a.csv"}], ids=str)
+def test_metadata_of_mappings_that_are_no_dicts(mapping: Any, at: Any, held: dict[Any, Any]) -> None:
+    """Refused whatever the mapping holds: JSON has no spelling of it, so no text passes unseen."""
+
+    class Bad(ListSpout):
+        def initialize_transaction(self, *_: Any) -> Any:
+            return at(mapping(held))
+
+    topology = word_count(Bad())
+    with refused("TX119", "'words'", "JSON"):
+        initialize_transaction(ledger_of(topology), topology, run("1"))
+
+
+def test_ranges_of_mappings_that_are_no_dicts() -> None:
+    ranges = MappingProxyType({"a": {"start": "0\0", "end": 10}})
+    topology = word_count(LogSpout({"a": 10}))
+    with refused("TX119", "'words'", "JSON", "mappingproxy"), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PartitionedCoordinator, "initialize_transaction", lambda *_: {"partitions": ranges})
+        initialize_transaction(ledger_of(topology), topology, run("1"))
 
 
 def test_metadata_that_is_nested_without_end() -> None:

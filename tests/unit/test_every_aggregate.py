@@ -10,7 +10,7 @@ from every_aggregate import every_aggregate, records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
+from txbatch import Avg, CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState, Sum
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.aggregates.merger import Merger
 from txbatch.core.definition.changes import column_changes
@@ -66,11 +66,11 @@ def test_a_value_by_a_field_names_both_columns() -> None:
         (
             CollectSet("word", 2),
             CollectSet("word", 9),
-            "array<string>, smallest(10) now, was array<string>, smallest(3)",
+            "changes from CollectSet of word, at most 2, and null behind them if there are more to CollectSet of word, at most 9",
         ),
-        (Histogram("n", [1]), Histogram("n", [2]), "Histogram of n by 2 now, was Histogram of n by 1"),
-        (Count(), Count(where="n > 1"), "Count where n > 1 now, was Count"),
-        (First("n", by="x"), Last("n", by="x"), "double, of the greatest now, was double, of the least"),
+        (Histogram("n", [1]), Histogram("n", [2]), "changes from Histogram of n by 1 to Histogram of n by 2"),
+        (Count(), Count(where="n > 1"), "changes from Count to Count where n > 1"),
+        (First("n", by="x"), Last("n", by="x"), "changes from First of n by x to Last of n by x"),
     ],
 )
 def test_what_counts_otherwise_is_another_aggregate(
@@ -84,3 +84,20 @@ def test_what_counts_otherwise_is_another_aggregate(
 
     assert says in "; ".join(column_changes("other", stored(before), stored(now)))
     assert not list(column_changes("other", stored(now), stored(now)))
+
+
+def test_another_aggregate_of_the_same_columns_is_told() -> None:
+    """R23: of a state apart no step comes before, which would take the columns away."""
+
+    def stored(**values: CombinerAggregator) -> Any:
+        stream = every_aggregate().streams["in"]
+        return columns(stream.group_by("k").persistent_aggregate(OpaqueState("other"), **values))
+
+    mean, parts = stored(n=Avg("n")), stored(n_sum=Sum("n"), n_count=Count("n"))
+    value = "value {} of state 'other' is {}".format
+    assert list(column_changes("other", mean, parts)) == [
+        value("'n'", "gone"),
+        value("'n_sum'", "new (Sum of n)"),
+        value("'n_count'", "new (Count of n)"),
+    ]
+    assert value("'n'", "new (Avg of n)") in list(column_changes("other", parts, mean))

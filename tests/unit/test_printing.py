@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from txbatch.cli.differences import sides_told, values_told
-from txbatch.cli.printing import _vanished
+from txbatch.cli.printing import _vanished, show_changed
 
 
 def test_of_two_rows_the_values_that_differ_are_told() -> None:
@@ -37,3 +37,23 @@ def test_a_long_value_is_cut_and_hides_no_other_one() -> None:
 def test_partitions_that_are_listed_no_more_are_named(names: list[str], told: str) -> None:
     of = {"stream": "in", "partitions": names, "since": datetime(2026, 1, 2, tzinfo=UTC)}
     assert _vanished(of).startswith(f"of stream in, {told} since 2026-01-02")
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"change": "gone", "txid": None, "seen_by": None}, "  2.csv: gone\n"),
+        (
+            {"change": "gone", "txid": 4, "seen_by": None},
+            "  2.csv: gone; txid 4 was the last batch to look at the file\n",
+        ),
+        ({"change": "appeared after txid 1 was planned", "txid": 1}, "  2.csv: appeared after txid 1 was planned\n"),
+    ],
+    ids=["read once", "by time", "new"],
+)
+def test_the_txid_beside_a_file_is_told_as_the_last_look(
+    row: dict[str, object], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By time each batch looks at all files: the newest one is not the batch that counts the file's records."""
+    show_changed("t", [{"topology": "t", "stream": "in", "file": "2.csv", **row}])
+    assert capsys.readouterr().out.endswith(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -189,6 +190,47 @@ def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pyte
     assert "committed txid 1\n" in said
     assert said.count("committed txid") == 2
     assert "\x1b[?25l" not in said, "a killed call would leave the terminal without a cursor"
+
+
+class Screen:
+    """The lines that a terminal shows after what rich writes: line ends, and the cursor up and to the begin of a cleared line."""
+
+    def __init__(self, written: str) -> None:
+        self.lines, self.at = [""], 0
+        for part in re.split(r"(\r|\n|\x1b\[\d*[A-Za-z])", written):
+            self._show(part)
+
+    def _show(self, part: str) -> None:
+        if part == "\n":
+            self.at += 1
+            self.lines += [""] * (self.at == len(self.lines))
+        elif part == "\x1b[1A":
+            self.at -= 1
+        elif part == "\x1b[2K":
+            self.lines[self.at] = ""
+        elif part != "\r" and not part.startswith("\x1b["):
+            self.lines[self.at] += part
+
+
+def test_what_spark_prints_stands_above_the_line_and_what_the_shell_prints_below(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark prints while the line stands; the shell, when the process was killed."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with show_progress("days", 2, at("stage 7")) as tell:
+        tell(Progress(1, 10, 1.0, 2))
+        sys.stderr.write("read 4 records\n")
+        tell(Progress(2, 30, 2.0, 2))
+        shown = Screen(f"{terminal.getvalue()}Killed").lines
+    assert [line.rstrip() for line in shown] == [
+        "read 4 records",
+        "days: 2 of 2 batches are committed, 30 records, 15 a second",
+        "Spark: stage 7",
+        "Killed",
+    ]
+    assert "".join(Screen(terminal.getvalue()).lines).strip() == "read 4 records"
 
 
 def test_elsewhere_the_log_says_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -79,7 +79,7 @@ def test_a_topology_says_by_which_sessions_it_counts() -> None:
     half, same, hour = (aggregate(session_window("at", gap)) for gap in ("30 minutes", "1800 seconds", "1 hour"))
     assert columns(half)["windows"] == columns(same)["windows"] == ["sessions by at, 30 minutes apart"]
     assert list(column_changes("s", columns(half), columns(hour))) == [
-        "state 's' counts by sessions by at, 1 hour apart now, counted by sessions by at, 30 minutes apart"
+        "state 's' changes from counting by sessions by at, 30 minutes apart to counting by sessions by at, 1 hour apart"
     ]
     topology = Topology("t")
     topology.add(half)

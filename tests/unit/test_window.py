@@ -337,7 +337,8 @@ def test_a_topology_says_by_which_windows_it_counts_and_a_change_of_them_is_told
     topology.add(days)
     assert guarantees(topology)[0]["windows"] == columns(days)["windows"][0]
     assert list(column_changes("s", columns(hours), columns(days))) == [
-        "state 's' counts by windows of 7 days, one every 1 day, by at in Europe/Berlin now, counted by windows of 1 hour by at"
+        "state 's' changes from counting by windows of 1 hour by at "
+        "to counting by windows of 7 days, one every 1 day, by at in Europe/Berlin"
     ]
     assert list(column_changes("s", columns(hours), columns(same))) == []
     daily = (

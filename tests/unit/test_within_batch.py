@@ -184,7 +184,7 @@ def test_a_topology_says_what_it_counts_per_batch_and_a_change_of_it_is_told() -
     assert "batch" not in columns(plain.aggregates[0])
     stored, defined = (columns(made.aggregates[0]) for made in (plain, top))
     assert list(column_changes("s", stored, defined)) == [
-        "state 's' counts per batch: distinct; first 3 by word descending now, counted all records together"
+        "state 's' changes from counting all records together to counting per batch: distinct; first 3 by word descending"
     ]
     assert list(column_changes("s", defined, defined)) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,8 +19,8 @@ from txbatch.cli.printing import CALLED, errors_told
 from txbatch.core.errors import UsageError
 from txbatch.places import in_checkout
 
-# In the order in which people come to need them; `demo` comes last. Each is imported when its name is asked for.
-PLACES = {
+# In the order in which people come to need them; `demo` comes last. Each is imported when it is asked for.
+COMMANDS = {
     "init": "project.project:init",
     "run": "run:run",
     "follow": "follow:follow",
@@ -83,36 +83,21 @@ def usage_errors_coded() -> Iterator[None]:
         raise CodedUsageError(error) from error
 
 
-class Commands(MutableMapping[str, click.Command]):
-    """Commands by name, in order; a command in `PLACES` is imported on demand."""
+class Unread(click.Command):
+    """A command that is not imported yet: click lists the name, and offers the name for a similar one."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._found: dict[str, click.Command | None] = dict.fromkeys(names)
 
-    def __getitem__(self, name: str) -> click.Command:
-        """Return a command."""
-        if (found := self._found[name]) is None:
-            found = self._found[name] = resolve_name(f"{__package__}.{PLACES[name]}")
+class OnDemand(click.Group):
+    """Imports a command in `COMMANDS` when the command itself is asked for."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if isinstance(found, Unread):
+            found = self.commands[cmd_name] = resolve_name(f"{__package__}.{COMMANDS[cmd_name]}")
         return found
 
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        """Add a command."""
-        self._found[name] = command
 
-    def __delitem__(self, name: str) -> None:
-        """Take a command away."""
-        del self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, in order."""
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        """Return how many commands there are."""
-        return len(self._found)
-
-
-class ByUse(click.Group):
+class ByUse(OnDemand):
     """Lists commands in the order of use, each with its whole summary."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -130,14 +115,16 @@ class ByUse(click.Group):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        listed = [(name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        listed = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(500)) for name, command in listed])
+            formatter.write_dl(
+                [(name, each.get_short_help_str(500)) for name, each in listed if each and not each.hidden]
+            )
 
 
 @click.group(
     cls=ByUse,
-    commands=Commands(PLACES),
+    commands={name: Unread(name) for name in COMMANDS},
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
 )
@@ -159,7 +146,7 @@ def _source_of_examples(name: str) -> str | None:
     return example_source(name)
 
 
-@main.group(commands=Commands(["status", "batches", "query", "psql"]))
+@main.group(cls=OnDemand, commands={name: Unread(name) for name in ("status", "batches", "query", "psql")})
 @click.pass_context
 def demo(context: click.Context) -> None:
     """Watch the protocol at work, and look at the results of a demo.

@@ -276,14 +276,19 @@ def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
         then = f"`txbatch verify {topology}` tells what is not counted" if counted else "the difference is not counted"
         click.echo(plain(f"{topology}: {_files(named, 'differs', 'differ')} from what was counted; {then}"))
     for each in named[:CHANGED_SHOWN]:
-        txid = "" if each["txid"] is None else f" since txid {each['txid']} was planned"
-        click.echo(f"  {plain(each['file'])}{txid}: {each['change']}")
+        click.echo(f"  {plain(each['file'])}: {each['change']}{_last_look(each)}")
     if len(named) > CHANGED_SHOWN:
         click.echo(f"  and {len(named) - CHANGED_SHOWN:,} more; --json names all")
     if seen := [each for each in changed if each.get("seen_by") is not None]:
         newer = f"{_files(seen, 'is', 'are')} as newer batches were planned with"
         then = f"older ones may have counted other records: `txbatch verify {topology}` tells"
         click.echo(plain(f"{topology}: {newer}; {then}"))
+
+
+def _last_look(row: Mapping[str, Any]) -> str:
+    """Return the newest batch that a file was listed for as before; empty if each file is read once, or the file is new."""
+    known = "seen_by" in row and row["txid"] is not None
+    return f"; txid {row['txid']} was the last batch to look at the file" if known else ""
 
 
 def _show_late_rows(topology: str, changed: Sequence[Mapping[str, Any]]) -> None:

@@ -16,7 +16,8 @@ from txbatch.run.progress import Progress, Tell, log_progress
 def show_progress(topology: str, of: int | None, application: Application) -> Iterator[Tell]:
     """Context manager. Yield a function to show progress: on a terminal one changing line, below the log, removed at the end.
 
-    The current stage of Spark is below the line.
+    The current stage of Spark is below the line. The cursor stands on an empty line below: where the shell tells that the
+    process was killed.
     """
     if not sys.stderr.isatty():
         with log_progress(topology, of, lambda: application.stage) as tell:
@@ -36,7 +37,7 @@ def show_progress(topology: str, of: int | None, application: Application) -> It
 
     def line() -> Text:
         at_work = f"\nSpark: {stage}" if (stage := application.stage) else ""
-        return Text(f"{topology}: {now}{at_work}", no_wrap=True, overflow="ellipsis")
+        return Text(f"{topology}: {now}{at_work}\n", no_wrap=True, overflow="ellipsis")
 
     def shown(progress: Progress) -> None:
         nonlocal now

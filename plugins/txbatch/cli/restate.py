@@ -20,6 +20,7 @@ from txbatch.launch.job_file import Job, check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.reading.ledger_reader import LedgerReader
 from txbatch.run.progress import watch
+from txbatch.run.replaced import in_place_of
 from txbatch.run.steps import Steps
 from txbatch.wiring import already_committed, open_runner
 
@@ -99,7 +100,8 @@ def tell_committed(steps: Steps, run: Run) -> None:
     """If a run's batch is committed, print the changes in its source since, and the command to count again (R15)."""
     own = steps.ledger.head(steps.job.topology.name, run).own
     if own is not None and own.status is BatchStatus.COMMITTED:
-        click.echo(one_line(f"{own.topology}: txid {own.txid} is not changed{already_committed(steps, own)}"), err=True)
+        stays = f"{own.topology}: txid {own.txid} is not changed{in_place_of(steps.ledger, own)}"
+        click.echo(one_line(f"{stays}{already_committed(steps, own)}"), err=True)
 
 
 def tell_counted(reader: LedgerReader, topology: str, asked: Sequence[Interval]) -> None:

@@ -12,8 +12,10 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,6 +63,8 @@ _SECRET_NAME = re.compile(
 )
 _URL_WITH_PASSWORD = re.compile(r"\w://[^/\s:@]*:[^\s@]+@|[?&;](password|passwd|pwd)=", re.IGNORECASE)
 _STDERR = 2
+# So long the last lines of a program are waited for: a process that the program left may hold the pipe for longer.
+_LAST_LINES_SECONDS = 2
 _PACKAGE = Path(__file__).parents[1]
 _SPARK = _PACKAGE / "spark"
 _LOG4J = _SPARK / "log4j2.properties"
@@ -175,9 +179,13 @@ class SparkSubmit:
     def run(self) -> None:
         """Run to the end. Raise TransientError if spark-submit fails."""
         environment = {**spark_environment(), **self.what.environment}
-        with subprocess.Popen(
-            self.command(), env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR
-        ) as self._process:
+        command = self.command()
+        with (
+            _output() as output,
+            subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            ) as self._process,
+        ):
             code = self._process.wait()
         if code:
             raise ended(code)
@@ -194,6 +202,32 @@ class SparkSubmit:
         """End a running spark-submit at once."""
         if self._process is not None:
             self._process.kill()
+
+
+@contextmanager
+def _output() -> Iterator[int]:
+    """Context manager. Yield where a program prints to: stderr; of a terminal a pipe, for a line of progress may stand there.
+
+    Each line of the pipe is printed by `sys.stderr`, which the line of progress has taken over.
+    """
+    if not sys.stderr.isatty():
+        yield _STDERR
+        return
+    reading, writing = os.pipe()
+    printer = threading.Thread(target=_print_lines, args=(reading,), name="printer", daemon=True)
+    printer.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        printer.join(_LAST_LINES_SECONDS)
+
+
+def _print_lines(reading: int) -> None:
+    with open(reading, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with suppress(OSError, ValueError):  # a terminal that is gone: the program goes on
+                sys.stderr.write(f"{line.rstrip()}\n")
 
 
 def ended(code: int) -> EmissionFailed:

@@ -33,6 +33,7 @@ from txbatch.orchestration.form.fields import Asked
 from txbatch.orchestration.schedules import check_scheduled, cut_in, timetable_of
 from txbatch.orchestration.submitting import NOT_RESUMED, SubmittingOperator
 from txbatch.orchestration.waiting import Waiting
+from txbatch.run.replaced import counting, in_place_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -150,9 +151,7 @@ class TransactionOperator(BaseOperator):
             reader = reader_beside(steps)
             if batch.kind is BatchKind.RESTATE:
                 return result.restated(reader.batches_of_run(batch.topology, context["dag_run"].run_id))
-            row, *restates = reader.batches_by_txid(
-                batch.topology, sorted({batch.txid, restating.counting(steps, batch)})
-            )
+            row, *restates = reader.batches_by_txid(batch.topology, sorted({batch.txid, counting(steps.ledger, batch)}))
             holes = "".join(f"; {result.restated([each])}" for each in restates) + catching_up.holes(steps, [row])
         except TxbatchError as error:
             log.warning("%s", error)
@@ -183,7 +182,7 @@ class InitializeTransactionOperator(TransactionOperator):
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
-            line = f"already committed as txid {batch.txid}{restating.in_place_of(steps, batch)}; {told}"
+            line = f"already committed as txid {batch.txid}{in_place_of(steps.ledger, batch)}; {told}"
             counted = self.counted(steps, batch, waiting.context)
             restated = batch.kind is BatchKind.RESTATE
             self.skip(line, waiting, f"already committed: {counted}; {told}" if restated else f"{line} | {counted}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
-from txbatch.core.batch.transaction import Batch, Interval, Restate, Run
+from txbatch.core.batch.transaction import Interval, Restate, Run
 from txbatch.core.errors import InvalidArgument, WhyMissing
 from txbatch.core.protocol.restate import positions_within
 from txbatch.core.text import LENGTH_MAX, WHY_MAX
@@ -109,17 +109,6 @@ def positions(steps: Steps, context: Context) -> list[int]:
             raise InvalidArgument(f"{topology.name} does not read by time: name txids to count again, not {asked}")
         return positions_within(topology.name, asked, reader_beside(steps).counted_within(topology.name, asked))
     return sorted({ledger.batch(topology.name, txid).position for txid in asked})
-
-
-def counting(steps: Steps, batch: Batch) -> int:
-    """Return the txid that counts at a batch's position (R17)."""
-    return batch.txid if batch.replaced_by is None else steps.ledger.version(batch.topology, batch.txid).current.txid
-
-
-def in_place_of(steps: Steps, batch: Batch) -> str:
-    """Return the words for a restate that counts in a batch's place; empty without a restate."""
-    txid = counting(steps, batch)
-    return "" if txid == batch.txid else f", counted again as txid {txid}"
 
 
 def parse(text: Any, zone: str) -> list[int] | Interval:

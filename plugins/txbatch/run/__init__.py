@@ -4,5 +4,5 @@ Read `steps`, the four steps of a batch, with `failures`, why an attempt failed;
 steps, with `lease`, and `runner`, all four steps in this process. Several batches: `bulk`, `pipeline`, `follow`,
 `shared_emission`. Names of runs are in `run_names`, unfinished batches of killed calls in `unfinished`, the progress of a
 call in `progress`, late records in `look_back`.
-Corrections: `giving_up`, `rebuild`, `retention` with `window_retention`, `verify` with `verify_ahead`.
+Corrections: `replaced`, `giving_up`, `rebuild`, `retention` with `window_retention`, `verify` with `verify_ahead`.
 """

@@ -103,7 +103,8 @@ def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str,
         spout = topology.streams[stream].spout
         for file in spout.appeared(planned.plan) if isinstance(spout, IntervalSpout) else ():
             row = {"topology": topology.name, "stream": stream, "file": file, "txid": batch["txid"]}
-            yield {**row, "change": "appeared: of this interval nothing of it is counted"}
+            change = f"appeared after txid {batch['txid']} was planned: of this interval nothing of the file is counted"
+            yield {**row, "change": change}
 
 
 def passed_over(topology: Topology, batch: Mapping[str, Any]) -> Iterator[str]:

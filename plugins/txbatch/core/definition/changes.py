@@ -132,36 +132,49 @@ def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefini
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
     """Yield the differences between the stored and the defined keys and values of a state."""
     for part, what in (("keys", "key"), ("values", "value")):
-        before, now = ({name: _spec(*spec) for name, *spec in each[part]} for each in (stored, defined))
+        before, now = _specs(part, stored, defined), _specs(part, defined, stored)
         yield from (text for _, text in _differences(f"{what} {{!r}} of state {state!r}", before, now))
         if sorted(before) == sorted(now) and list(before) != list(now):
-            yield f"the {part} of state {state!r} are {', '.join(now)} now, were in the order {', '.join(before)}"
-    if stored.get("remove", False) != defined.get("remove", False):
-        yield f"state {state!r} is {'with' if 'remove' in defined else 'without'} remove now, was not"
-    rows, were = (each.get("rows", []) for each in (defined, stored))
-    if rows != were:
-        yield f"state {state!r} keeps {_records(rows)} now, kept {_records(were)}"
-    within, was = (each.get("batch", []) for each in (defined, stored))
-    if within != was:
-        yield f"state {state!r} counts {_within(within)} now, counted {_within(was)}"
-    windows_now, windows_were = (each.get("windows", []) for each in (defined, stored))
-    if windows_now != windows_were:
-        yield f"state {state!r} counts {_windows(windows_now)} now, counted {_windows(windows_were)}"
+            yield f"the order of {part} of state {state!r} {_from_to(', '.join(before), ', '.join(now))}"
+    for part, told in (("remove", _remove), ("rows", _records), ("batch", _within), ("windows", _windows)):
+        was, defines = (each.get(part) or [] for each in (stored, defined))
+        if was != defines:
+            yield f"state {state!r} {_from_to(told(was), told(defines))}"
     if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
-        aggregates = stored["aggregates"], defined["aggregates"]
-        yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", *aggregates))
+        both = stored["aggregates"].keys() & defined["aggregates"].keys()
+        told_above = both & {name for name, *_ in defined["values"]}
+        before, now = (
+            {name: text for name, text in each["aggregates"].items() if name not in told_above}
+            for each in (stored, defined)
+        )
+        yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", before, now))
 
 
-def _records(fields: Sequence[Sequence[str]]) -> str:
-    return f"records of {', '.join(map(' '.join, fields))}" if fields else "aggregates"
+def _specs(part: str, columns: Metadata, other: Metadata) -> dict[str, str]:
+    """Return each key or value with the type and the merge, or with the aggregate, if that is another one in `other`."""
+    own, others = (each.get("aggregates", {}) if part == "values" else {} for each in (columns, other))
+    otherwise = {name for name in own.keys() & others.keys() if own[name] != others[name]}
+    return {name: own[name] if name in otherwise else _spec(*spec) for name, *spec in columns[part]}
 
 
-def _within(operations: Sequence[str]) -> str:
-    return f"per batch: {'; '.join(operations)}" if operations else "all records together"
+def _from_to(before: str, now: str) -> str:
+    return f"changes from {before} to {now}"
 
 
-def _windows(windows: Sequence[str]) -> str:
-    return f"by {'; by '.join(windows)}" if windows else "by no window"
+def _remove(removes: Any) -> str:
+    return "with remove=" if removes else "without remove="
+
+
+def _records(fields: Any) -> str:
+    return f"keeping records of {', '.join(map(' '.join, fields))}" if fields else "keeping aggregates"
+
+
+def _within(operations: Any) -> str:
+    return f"counting per batch: {'; '.join(operations)}" if operations else "counting all records together"
+
+
+def _windows(windows: Any) -> str:
+    return f"counting by {'; by '.join(windows)}" if windows else "counting by no window"
 
 
 def _changes(topology: Topology, known: StoredTopology) -> Iterator[Redefinition]:
@@ -197,15 +210,15 @@ def _known_state_changes(aggregate: PersistentAggregate, known: StoredTopology) 
     if not known.counts(name) and known.committed:
         yield NeedsRebuild(f"state {name!r} is back, and has not counted txid {known.committed[0]}")
     if known.txid is not None and known.states[name].streams not in (None, state.streams):
-        yield NeedsRebuild(f"state {name!r} counts {_streams(state)} now, counted {_streams(known.states[name])}")
+        yield NeedsRebuild(f"state {name!r} {_from_to(_streams(known.states[name]), _streams(state))}")
     yield from _state_changes(aggregate, known.states[name], state)
 
 
 def source_changes(topology: Topology, known: StoredTopology) -> Iterator[str]:
     """Yield the differences between the present sources and the batches' sources: streams, identity, order."""
     if topology.by_interval != known.by_interval:
-        read = ("in any order", "by interval")
-        yield f"the source is read {read[topology.by_interval]} now, the batches were read {read[known.by_interval]}"
+        read = ("being read in any order", "being read by interval")
+        yield f"the source {_from_to(read[known.by_interval], read[topology.by_interval])}"
     now = stream_definitions(topology.source, None)
     for name in sorted(known.streams.keys() - now.keys()):
         yield f"stream {name!r} is gone"
@@ -235,7 +248,7 @@ def _watermark_changes(
     """
     for stream in sorted(stored.keys() | now.keys()):
         before, after = (_watermark(each.get(stream)) for each in (stored, now))
-        what = f"stream {stream!r} has {after} now, had {before}"
+        what = f"stream {stream!r} {_from_to(before, after)}"
         had, has = (MERGE if _is_dropped(each.get(stream)) else each[stream]["late"] for each in (stored, now))
         had = has if _is_dropped(stored.get(stream)) else had
         if had != has or _of_other_times(stored, now, stream):
@@ -249,7 +262,7 @@ def watermark_times(topology: Topology, known: StoredTopology) -> Iterator[str]:
     stored, now = known.watermarks, stream_watermarks(topology, known)
     for stream in sorted(stored.keys() & now.keys()):
         if _of_other_times(stored, now, stream):
-            yield f"stream {stream!r} has {_watermark(now[stream])} now, had {_watermark(stored[stream])}"
+            yield f"stream {stream!r} {_from_to(_watermark(stored[stream]), _watermark(now[stream]))}"
 
 
 def _of_other_times(stored: Mapping[str, Metadata], now: Mapping[str, Metadata], stream: str) -> bool:
@@ -314,18 +327,19 @@ def _state_changes(
     name = aggregate.state.name
     if now.database != stored.database:
         yield NeedsRebuild(
-            f"state {name!r} is {_where(now)} now, was {_where(stored)}, where what it has counted stays"
+            f"state {name!r} {_from_to(_where(stored), _where(now))}, and what is counted stays where it is"
         )
         stored = replace(stored, contributions=now.contributions)
     if (prunes := "prune" in now.columns) != ("prune" in stored.columns):
         yield InPlace(f"rows of state {name!r} {'go' if prunes else 'stay'} now when retention folds them", Prune(name))
     here = now.database is None and stored.database is None
     if here and now.contributions and not stored.contributions:
-        yield InPlace(f"state {name!r} is with contributions now, was without contributions", KeepContributions(name))
+        ways = "without contributions", "with contributions"
+        yield InPlace(f"state {name!r} {_from_to(*ways)}", KeepContributions(name))
         stored = replace(stored, contributions=True)
     for before, after in zip(_traits(stored), _traits(now), strict=True):
         if before != after:
-            yield NeedsRebuild(f"state {name!r} is {after} now, was {before}")
+            yield NeedsRebuild(f"state {name!r} {_from_to(before, after)}")
     found = list(value_changes(aggregate, stored.columns)) if here else []
     yield from found
     kept = after_steps(stored, [each.step for each in found], now).columns
@@ -335,7 +349,8 @@ def _state_changes(
         yield NeedsRebuild(what, joins)
     for value, txid in stored.since.items():
         if value in now.columns["aggregates"] and not aggregate.aggregates[value].since:
-            yield NeedsRebuild(f"value {value!r} of state {name!r} counts all history now, counted from txid {txid} on")
+            counts = _from_to(f"counting from txid {txid} on", "counting all history")
+            yield NeedsRebuild(f"value {value!r} of state {name!r} {counts}")
 
 
 def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -346,7 +361,7 @@ def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -
         elif name not in before:
             yield name, f"{what.format(name)} is new ({now[name]})"
         elif before[name] != now[name]:
-            yield name, f"{what.format(name)} is {now[name]} now, was {before[name]}"
+            yield name, f"{what.format(name)} {_from_to(before[name], now[name])}"
 
 
 def _spec(type_: str, merge: str | None = None) -> str:
@@ -372,8 +387,8 @@ def _traits(state: StateDefinition) -> tuple[str, str]:
 
 
 def _where(state: StateDefinition) -> str:
-    return "in the ledger's database" if state.database is None else f"in database {state.database!r}"
+    return "the ledger's database" if state.database is None else f"database {state.database!r}"
 
 
 def _streams(state: StateDefinition) -> str:
-    return f"stream {', '.join(state.streams or ())}"
+    return f"counting stream {', '.join(state.streams or ())}"

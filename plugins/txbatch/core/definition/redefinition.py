@@ -236,7 +236,7 @@ def value_changes(aggregate: PersistentAggregate, stored: Metadata) -> Iterator[
     for column in aggregate.columns:
         before, now = types.get(column.name), column.partial.type
         if column.value in kept and before is not None and widens(before, now):
-            what = f"value {column.name!r} of state {state!r} is {now} now, was {before}"
+            what = f"value {column.name!r} of state {state!r} changes from {before} to {now}"
             yield InPlace(what, WidenColumn(state, column.name, now))
     for value in (value for value in own if value not in kept and aggregate.aggregates[value].since):
         columns = tuple((each.name, each.partial.type, str(each.partial.merge)) for each in own[value])

@@ -154,7 +154,7 @@ def check(connection: Connection, ledger: str, topology: str, aggregate: Persist
     """Return the state, with its row locked. Raise the errors of `owned`, SchemaMismatch for another shape."""
     state = aggregate.state
     there = owned(connection, state.name, str(state.database), ledger, topology)
-    found = [f"it is {state.kind} now, was {there.kind}"] if there.kind != state.kind else []
+    found = [f"the kind changes from {there.kind} to {state.kind}"] if there.kind != state.kind else []
     found += column_changes(state.name, there.stored["columns"], columns(aggregate))
     if found:
         raise SchemaMismatch(
