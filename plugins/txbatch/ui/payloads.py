@@ -36,7 +36,7 @@ from txbatch.ui.state_payloads import Column, State
 @dataclass(frozen=True, slots=True)
 class Topology:
     """A topology in the list. `whole_to`: all is counted from the first interval up to then. `left_out`: how many partitions
-    a batch left out, and no batch has read since.
+    a batch left out, and no batch has read since; None: the ledger is older than migration 49.
     """
 
     topology: str
@@ -50,7 +50,7 @@ class Topology:
     failing: int
     waiting: int
     gaps: int
-    left_out: int
+    left_out: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,20 +83,25 @@ def overview(connection: Connection, name: str) -> Overview:
 def batches(
     connection: Connection, name: str, before: int | None, limit: int, status: str | None, *, failed: bool
 ) -> Batches:
-    """Return batches, newest first, below a txid. `failed`: only batches with a failed newest attempt."""
-    known(connection, name)
+    """Return batches, newest first, below a txid. `failed`: only batches with a failed newest attempt.
+
+    Raise UnknownName if the topology is unknown. Only a topology without a found batch is looked up.
+    """
     txids = None
     if failed:
         failing = _rows(connection, "page_failing_txids", topology=name, before=before, limit=limit + 1)
         txids = [row["txid"] for row in failing]
     found = _batches(connection, name, limit + 1, before=before, status=status, txids=txids)
+    if not found:
+        known(connection, name)
     return Batches(found[:limit], found[limit - 1].txid if len(found) > limit else None)
 
 
 def of_run(connection: Connection, name: str, run_id: str) -> Run:
     """Return the batches found or planned by a run of the topology's DAG."""
-    known(connection, name)
     txids = [row["txid"] for row in _rows(connection, "page_run_txids", topology=name, run_id=run_id, limit=OF_RUN_MAX)]
+    if not txids:
+        known(connection, name)
     return Run(_batches(connection, name, OF_RUN_MAX, txids=txids))
 
 
@@ -123,9 +128,9 @@ def detail(connection: Connection, name: str, txid: int) -> Detail:
 
 def batch_of(connection: Connection, name: str, txid: int) -> Batch:
     """Return one batch. Raise UnknownName if the topology or the batch is unknown."""
-    known(connection, name)
     found = _batches(connection, name, 1, txids=[txid])
     if not found:
+        known(connection, name)
         raise UnknownName(f"topology {name!r} has no txid {txid}")
     return found[0]
 

@@ -37,8 +37,8 @@ _TOPOLOGY = "/api/topologies/{dag_id}"
 _STATE = _TOPOLOGY + "/states/{state:path}"
 
 
-def clean(request: Request) -> None:
-    """Raise Refused if a part of the request cannot be in the database."""
+async def clean(request: Request) -> None:
+    """Raise Refused if a part of the request cannot be in the database. A coroutine needs no thread."""
     given = [
         *map(str, request.path_params.values()),
         *(each for pair in request.query_params.multi_items() for each in pair),
