@@ -143,7 +143,9 @@ def of_this_version(site: Site, route: str) -> bool:
     return bool(answer.status_code != 503)
 
 
-@pytest.mark.parametrize(("lacks", "answered"), [("pages", False), ("found_by", True), ("status", True)])
+@pytest.mark.parametrize(
+    ("lacks", "answered"), [("pages", False), ("found_by", True), ("status", True), ("aborted_at", True)]
+)
 def test_a_ledger_that_is_older_is_told_or_answers(
     lacks: str,
     answered: bool,
