@@ -93,6 +93,7 @@ EXAMPLES = {
     "keys": state_payloads.Keys,
     "why": state_payloads.Why,
     "as_of": state_payloads.AsOf,
+    "committed": state_payloads.Committed,
     "run": payloads.Run,
     "explained": payloads.Explained,
     "error": payloads.Problem,
