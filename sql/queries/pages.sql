@@ -55,9 +55,9 @@ SELECT b.* FROM (SELECT CAST(NULL AS timestamptz) AS aborted_at) older CROSS JOI
               b.late, b.ahead, b.dag_id, b.run_id, b.run, b.lease_live, b.created_at, b.committed_at, aborted_at, b.reason,
               b.requested_by, b.replaced_by,
               extract(epoch FROM b.duration)::float8 AS seconds, extract(epoch FROM b.emit_duration)::float8 AS emit_seconds,
-              b.status IN ('planned', 'emitted') AND EXISTS (
-                  SELECT FROM report.attempts a
-                   WHERE a.topology = b.topology AND a.txid = b.txid AND a.attempt_id = b.attempts AND a.status = 'failed') AS failing
+              b.status IN ('planned', 'emitted') AND (
+                  SELECT a.status = 'failed' FROM report.attempts a
+                   WHERE a.topology = b.topology AND a.txid = b.txid AND a.attempt_id = b.attempts) IS TRUE AS failing
          FROM report.batches b
         WHERE b.topology = :topology AND (CAST(:before AS bigint) IS NULL OR b.txid < CAST(:before AS bigint))
           AND (CAST(:status AS text) IS NULL OR b.status = CAST(:status AS text))
