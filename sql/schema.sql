@@ -260,7 +260,8 @@ SELECT b.topology, b.txid, b.kind, b.status,
        b.lease_run AS run, b.status IN ('planned', 'emitted') AND b.lease_until > statement_timestamp() AS lease_live,
        b.kept, a.finished_at - a.started_at AS emit_duration, b.position, b.replaced_by, b.requested_by,
        b.late, w.watermark, s.closed_to,
-       b.ahead, timestamptz 'epoch' + b.ahead_to * interval '1 microsecond' AS ahead_to
+       b.ahead, timestamptz 'epoch' + b.ahead_to * interval '1 microsecond' AS ahead_to,
+       b.aborted_at
   FROM txbatch.batch b
   LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
   LEFT JOIN LATERAL (
@@ -421,6 +422,7 @@ COMMENT ON COLUMN report.batches.watermark IS 'Records up to this time are expec
 COMMENT ON COLUMN report.batches.closed_to IS 'Windows that end at or before this time are closed since the commit. With several states: the earliest time. Null if no state has closing windows';
 COMMENT ON COLUMN report.batches.ahead IS 'Records of a time after the batch was planned, counted for the watermark with the time of planning; null: none, or no watermark';
 COMMENT ON COLUMN report.batches.ahead_to IS 'The greatest time of the records in ahead, at most of the year 9999';
+COMMENT ON COLUMN report.batches.aborted_at IS 'When the batch was aborted; null for any other batch';
 COMMENT ON VIEW report.closings IS 'Windows or sessions of a state that a batch closed: later ordinary batches count no records there, except late records.';
 COMMENT ON COLUMN report.closings.topology IS 'The pipeline';
 COMMENT ON COLUMN report.closings.txid IS 'The closing batch';

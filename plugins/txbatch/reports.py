@@ -58,6 +58,7 @@ class Batch:
     run: str | None
     created_at: datetime
     committed_at: datetime | None
+    aborted_at: datetime | None
     reason: str | None
     position: int
     replaced_by: int | None

@@ -5,16 +5,18 @@
 SELECT topology FROM report.topologies ORDER BY topology;
 
 -- page_topologies --
--- Some topologies at a glance.
-SELECT topology, job, by_interval, zone, streams, newest_txid, current_to_txid, committed_at, whole_to, in_flight, failing,
-       waiting, gaps, left_out
-  FROM report.topologies WHERE topology = ANY (CAST(:names AS text[])) ORDER BY topology;
+-- Some topologies at a glance. A ledger without migration 49 has no `left_out`: the name means the null around it there.
+SELECT t.* FROM (SELECT CAST(NULL AS bigint) AS left_out) older CROSS JOIN LATERAL (
+       SELECT topology, job, by_interval, zone, streams, newest_txid, current_to_txid, committed_at, whole_to, in_flight, failing,
+              waiting, gaps, left_out
+         FROM report.topologies WHERE topology = ANY (CAST(:names AS text[]))) t ORDER BY topology;
 
 -- page_topology --
--- One topology at a glance.
-SELECT topology, job, by_interval, zone, streams, newest_txid, current_to_txid, committed_at, whole_to, in_flight, failing,
-       waiting, gaps, left_out
-  FROM report.topologies WHERE topology = :topology;
+-- One topology at a glance. A ledger without migration 49 has no `left_out`: the name means the null around it there.
+SELECT t.* FROM (SELECT CAST(NULL AS bigint) AS left_out) older CROSS JOIN LATERAL (
+       SELECT topology, job, by_interval, zone, streams, newest_txid, current_to_txid, committed_at, whole_to, in_flight, failing,
+              waiting, gaps, left_out
+         FROM report.topologies WHERE topology = :topology) t;
 
 -- page_known --
 -- A topology that is known, without a look at what it waits for.
@@ -47,19 +49,42 @@ SELECT txid, run, waits_for_txid, waits_for_run, lease_live AS alive, extract(ep
 SELECT txid, look FROM report.exceptional_txids WHERE topology = :topology ORDER BY txid DESC LIMIT :limit;
 
 -- page_batches --
--- Batches by their keys, newest first: those of some txids, or those below a txid, of a status.
-SELECT b.txid, b.position, b.kind, b.status, b.final, b.interval_start, b.interval_end, b.attempts, b.records, b.kept, b.keys,
-       b.late, b.ahead, b.dag_id, b.run_id, b.run, b.lease_live, b.created_at, b.committed_at, b.reason, b.requested_by,
-       b.replaced_by,
-       extract(epoch FROM b.duration)::float8 AS seconds, extract(epoch FROM b.emit_duration)::float8 AS emit_seconds,
-       b.status IN ('planned', 'emitted') AND EXISTS (
-           SELECT FROM report.attempts a
-            WHERE a.topology = b.topology AND a.txid = b.txid AND a.attempt_id = b.attempts AND a.status = 'failed') AS failing
-  FROM report.batches b
- WHERE b.topology = :topology AND (CAST(:before AS bigint) IS NULL OR b.txid < CAST(:before AS bigint))
-   AND (CAST(:status AS text) IS NULL OR b.status = CAST(:status AS text))
-   AND (CAST(:txids AS bigint[]) IS NULL OR b.txid = ANY (CAST(:txids AS bigint[])))
- ORDER BY b.txid DESC LIMIT :limit;
+-- Batches by their keys, newest first: those of some txids, or those below a txid, of a status. Before migration 50 without `aborted_at`.
+SELECT b.* FROM (SELECT CAST(NULL AS timestamptz) AS aborted_at) older CROSS JOIN LATERAL (
+       SELECT b.txid, b.position, b.kind, b.status, b.final, b.interval_start, b.interval_end, b.attempts, b.records, b.kept, b.keys,
+              b.late, b.ahead, b.dag_id, b.run_id, b.run, b.lease_live, b.created_at, b.committed_at, aborted_at, b.reason,
+              b.requested_by, b.replaced_by,
+              extract(epoch FROM b.duration)::float8 AS seconds, extract(epoch FROM b.emit_duration)::float8 AS emit_seconds,
+              b.status IN ('planned', 'emitted') AND (
+                  SELECT a.status = 'failed' FROM report.attempts a
+                   WHERE a.topology = b.topology AND a.txid = b.txid AND a.attempt_id = b.attempts) IS TRUE AS failing
+         FROM report.batches b
+        WHERE b.topology = :topology AND (CAST(:before AS bigint) IS NULL OR b.txid < CAST(:before AS bigint))
+          AND (CAST(:status AS text) IS NULL OR b.status = CAST(:status AS text))
+          AND (CAST(:txids AS bigint[]) IS NULL OR b.txid = ANY (CAST(:txids AS bigint[])))
+        ORDER BY b.txid DESC LIMIT :limit) b;
+
+-- page_covers --
+-- The intervals of some batches.
+SELECT txid, interval_start, interval_end FROM report.batches
+ WHERE topology = :topology AND txid = ANY (CAST(:txids AS bigint[])) AND interval_start IS NOT NULL;
+
+-- page_committed --
+-- The txid that was committed last before a time, by halves: all batches but skips are committed in the order of their txids.
+WITH RECURSIVE halves (low, high) AS (
+       SELECT CAST(0 AS bigint), CAST(:newest AS bigint)
+        UNION ALL
+       SELECT CASE WHEN e.early THEN h.middle ELSE h.low END, CASE WHEN e.early THEN h.high ELSE h.middle - 1 END
+         FROM (SELECT low, high, (low + high + 1) / 2 AS middle FROM halves WHERE low < high) h
+        CROSS JOIN LATERAL (
+              SELECT COALESCE((
+                     SELECT b.committed_at < :before FROM report.batches b
+                      WHERE b.topology = :topology AND b.txid > h.low AND b.txid <= h.middle AND b.status = 'committed'
+                        AND b.kind <> 'skip' ORDER BY b.txid DESC LIMIT 1), true) AS early) e)
+SELECT (SELECT b.txid FROM report.batches b
+         WHERE b.topology = :topology AND b.txid <= h.low AND b.status = 'committed' AND b.committed_at < :before
+         ORDER BY b.txid DESC LIMIT 1) AS txid
+  FROM halves h WHERE h.low >= h.high;
 
 -- page_failing_txids --
 -- The newest batches in flight whose newest attempt has failed, below a txid.
@@ -162,12 +187,13 @@ SELECT b.interval_start, b.interval_end, b.txid, b.kind, b.status, b.attempts, b
  ORDER BY b.interval_start DESC LIMIT :limit;
 
 -- page_gaps --
--- The newest of what is not counted in a window of time, and the newest batch that was given up there.
+-- The newest of what is not counted in a window of time, and the newest batch that was given up there. Before migration 50 without when.
   WITH aborted AS MATERIALIZED (
-       SELECT txid, interval_start, interval_end, reason FROM report.batches
-        WHERE topology = :topology AND status = 'aborted' AND kind <> 'restate' AND interval_start < :end
-        ORDER BY txid DESC LIMIT :limit)
-SELECT g.gap_start, g.gap_end, g.txid, g.status, a.txid AS aborted, a.interval_start, a.interval_end, a.reason
+       SELECT b.* FROM (SELECT CAST(NULL AS timestamptz) AS aborted_at) older CROSS JOIN LATERAL (
+              SELECT txid, interval_start, interval_end, aborted_at, reason FROM report.batches
+               WHERE topology = :topology AND status = 'aborted' AND kind <> 'restate' AND interval_start < :end
+               ORDER BY txid DESC LIMIT :limit) b)
+SELECT g.gap_start, g.gap_end, g.txid, g.status, a.txid AS aborted, a.interval_start, a.interval_end, a.aborted_at, a.reason
   FROM (SELECT gap_start, gap_end, txid, status FROM report.gaps
          WHERE topology = :topology AND gap_end > :start AND gap_start < :end ORDER BY gap_start DESC LIMIT :limit) g
   LEFT JOIN LATERAL (

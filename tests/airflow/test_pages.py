@@ -40,7 +40,7 @@ def in_its_tab_of_airflow(watched: Watched, days: Days) -> None:
     watched.page.goto(f"{days.stack.airflow.url}/dags/days/plugin/txbatch-dag")
     frame = watched.page.frame_locator("iframe")
     frame.locator(".strip").wait_for()
-    assert f"days of {ZONE} · whole up to 2013-01-02 · newest txid 3" in said(frame.locator("header"))
+    assert f"days of {ZONE} · complete up to 2013-01-02 · newest txid 3" in said(frame.locator("header"))
     assert frame.locator("html").evaluate("window.reports") == []
     watched.keep("1 in Airflow")
 
@@ -56,7 +56,7 @@ def count_the_hole(watched: Watched, days: Days) -> None:
     until(lambda: f"2013-01-03 ({ZONE}): 1 day, which no batch has." in said(box), "the hole is not named")
     watched.press("Count it")
     answered(watched, "4 counted", f"txid 4, 2013-01-03 ({ZONE}): 2 records, 2 keys", focus="Close")
-    step(watched, "5 no hole", NO_HOLE, "whole up to 2013-01-04 · newest txid 4", focus="Completeness")
+    step(watched, "5 no hole", NO_HOLE, "complete up to 2013-01-04 · newest txid 4", focus="Completeness")
 
 
 def count_again(watched: Watched, days: Days) -> None:
@@ -123,10 +123,10 @@ def test_a_damaged_file_is_seen_taken_away_given_up_and_counted_without_a_shell(
     with seen_by(browser, days, "admin") as watched:
         watched.go(days.page())
         error = "2013-01-05.csv, line 2: field flights: 'x' is no int"
-        step(watched, "21 damaged", "1 fails", error, f"for txid {txid}")
+        step(watched, "21 damaged", "1 failing", error, f"for txid {txid}")
         watched.press("Explain TX301")
         answered(watched, "22 explained", "Is any number wrong?", "Mend the source", focus="Close")
-        a_viewer_sees(browser, days, "", "28 a viewer sees it fail", "1 fails", error, f"for txid {txid}")
+        a_viewer_sees(browser, days, "", "28 a viewer sees it fail", "1 failing", error, f"for txid {txid}")
         (days.files / "2013-01-05.csv").unlink()
         watched.go(days.page(f"&page=batch&txid={txid}"))
         watched.press("Give up…")
@@ -135,19 +135,18 @@ def test_a_damaged_file_is_seen_taken_away_given_up_and_counted_without_a_shell(
         watched.page.keyboard.type("its file is damaged")
         watched.press("Give up")
         answered(watched, "23 given up", f"txid {txid} is aborted, and its interval is free", focus="Close")
-        given_up = "It was given up and counts nothing", "its file is damaged"
+        given_up = "It was given up (", ") and counts nothing: “its file is damaged"
         step(watched, "24 after that", *given_up)
         a_viewer_sees(browser, days, f"&page=batch&txid={txid}", "29 a viewer sees it given up", *given_up)
         assert stack.end("days", "behind")[0] == "success"
         days.put(5, "B6,JFK,8", "UA,EWR,5")
         watched.go(days.page("&page=completeness"))
-        step(
-            watched, "25 its hole", f"Not counted: 2013-01-05 ({ZONE}): txid {txid} was given up: “its file is damaged"
-        )
+        hole = f"Not counted: 2013-01-05 ({ZONE}): txid {txid} was given up (", "): “its file is damaged"
+        step(watched, "25 its hole", *hole)
         watched.press("Count it…")
         watched.press("Count it")
         answered(watched, "26 counted", f"2013-01-05 ({ZONE}): 2 records", focus="Close")
-        step(watched, "27 whole", NO_HOLE, "whole up to 2013-01-06")
+        step(watched, "27 whole", NO_HOLE, "complete up to 2013-01-06")
     assert stack.sql("SELECT flights FROM report.days WHERE carrier = 'UA'") == [(1 + 2 + 3 + 4 + 5,)]
 
 

@@ -93,7 +93,7 @@ def test_a_month_is_counted_by_a_backfill_and_by_catching_up_and_the_page_shows_
         dialogs.until_noted(f"to 2013-01-25 00:00 ({ZONE}): ")
         own.keep("65 caught up")
         watched.go(days.page("&page=completeness"))
-        step(watched, "66 the month", NO_HOLE, "none missing between them", "whole up to 2013-01-31")
+        step(watched, "66 the month", NO_HOLE, "none missing between them", "complete up to 2013-01-31")
     a_viewer_reads(browser, days)
     assert days.counted() == days.by_hand()
 
@@ -116,7 +116,7 @@ def a_viewer_reads(browser: Browser, days: Days) -> None:
     """On a phone, in the dark: the month, and the note of a run."""
     with seen_by(browser, days, "viewer", viewport=PHONE, color_scheme="dark") as watched:
         watched.go(days.page("&page=completeness"))
-        step(watched, "67 a viewer sees the month", NO_HOLE, "whole up to 2013-01-31")
+        step(watched, "67 a viewer sees the month", NO_HOLE, "complete up to 2013-01-31")
         dialogs = OwnDialogs(watched.page, days.stack.airflow.url)
         dialogs.go_to_run("days", days.stack.api.dag_runs("days")[-1]["dag_run_id"])
         dialogs.until_noted("txbatch: ")

@@ -51,8 +51,14 @@ FOLLOWED = """() => {
     if (unseen) window.unseen.push(`focus not seen: ${target.outerHTML.slice(0, 200)}`);
   });
 }"""
-# Each press of Tab leads to another element, until it leads out of the page or to the first one again.
-WALKED = "() => (window.presses += 1) > window.stops.size || document.activeElement === document.body"
+# Each press of Tab leads to another element, until it leads out of the page or to the first one again. Within a field of a time
+# Tab leads from part to part: such a press leads to no other element.
+WALKED = """() => {
+  const at = document.activeElement;
+  if (at !== window.last || at.type !== "datetime-local") window.presses += 1;
+  window.last = at;
+  return window.presses > window.stops.size || at === document.body;
+}"""
 LEFT = """() => {
   const controls = 'a[href], button:enabled, input:enabled, select, summary, [tabindex="0"]';
   const left = [...document.querySelectorAll(controls)].filter((each) =>

@@ -108,7 +108,10 @@ def test_a_hole_names_what_was_given_up_there(given: Given) -> None:
         told = given.site.told("/api/topologies/flights/intervals")["gaps"]
         return [(gap["start"][:10], gap["end"][:10], gap["given_up"]) for gap in told]
 
-    third = {"txid": 3, "start": "2013-01-03T05:00:00Z", "end": "2013-01-04T05:00:00Z", "reason": WHY}
+    when = given.site.told(BATCH.format("flights", 3))["batch"]["aborted_at"]
+    assert when
+    covers = {"start": "2013-01-03T05:00:00Z", "end": "2013-01-04T05:00:00Z"}
+    third = {"txid": 3, **covers, "at": when, "reason": WHY}
     assert gaps() == [("2013-01-02", "2013-01-04", third), ("2013-01-05", "2013-01-06", None)]
     days.committed(day(2), of_day(2))
     assert gaps()[0] == ("2013-01-03", "2013-01-04", third)
@@ -116,6 +119,17 @@ def test_a_hole_names_what_was_given_up_there(given: Given) -> None:
     assert gaps()[0] == ("2013-01-03", "2013-01-04", None)
     days.committed(day(3), of_day(3))
     assert [start for start, *_ in gaps()] == ["2013-01-05"]
+
+
+def test_a_restate_that_was_given_up_names_no_batch_with_its_interval(given: Given) -> None:
+    """A restate holds no interval: its position is counted as before."""
+    days = given.seeding(flights(), "America/New_York")
+    days.committed(day(1), of_day(1))
+    restate = days.planned(Run("airflow:flights:r", "flights", "r", restate=Restate(1, "cut off", "ana")))
+    days.ledger.abort("flights", restate.txid, "a mistake")
+    told = given.site.told(BATCH.format("flights", 2))
+    assert (told["batch"]["start"], told["interval_by"]) == ("2013-01-01T05:00:00Z", None)
+    assert given.links("flights", 1, 2) == [(None, None), (None, None)]
 
 
 def test_records_of_partitions_that_were_given_up_are_told_alike(given: Given) -> None:

@@ -13,6 +13,7 @@ from ui.examples import Examples, payload
 
 FLIGHTS = "?dag_id=flights"
 WHY = f"{FLIGHTS}&page=why&state=flights&key=B6&key=JFK"
+ZONE = "America/New_York"
 HOSTILE = "<img src=x onerror=alert(1)>"
 # The address of each page, and texts that it shows.
 PAGES = {
@@ -20,11 +21,16 @@ PAGES = {
     "transactions": (
         FLIGHTS,
         [
-            *("days of America/New_York · whole up to 2013-01-12 · newest txid 34", "1 hole", "2 in flight", "1 fails"),
+            *(
+                "days of America/New_York · complete up to 2013-01-12 · newest txid 34",
+                "1 hole",
+                "2 in flight",
+                "1 failing",
+            ),
             *(
                 "counted again by 31",
                 "counts in place of 2",
-                "planned, newest attempt failed",
+                "times of UTC",
                 "waits 4 min for txid 33",
             ),
             *("which shows no sign of life", "2013-01-31", "859", HOSTILE, "\\u202egpj"),
@@ -65,9 +71,13 @@ PAGES = {
                 "Spark 3.1 s",
                 "planned to commit 2 min",
             ),
-            *("Counted once", "2 attempts tried, 30:2 was let through", "859 records read = 859 of its partitions"),
             *(
-                "not verified here",
+                "Counted once",
+                "2 attempts tried, 30:2 was let through",
+                "859 records read = 859 summed by stream and partition",
+            ),
+            *(
+                "verified or not: see the runs of flights.verify",
                 "329 → 376",
                 "2013-01-31.csv",
                 "30:1 failed",
@@ -209,19 +219,24 @@ def test_a_window_without_a_hole_tells_of_a_hole_elsewhere(browser: Browser, exa
 
 
 @pytest.mark.parametrize(
-    ("start", "told"),
+    ("start", "at", "told"),
     [
-        ("2013-01-13T05:00:00Z", "(America/New_York): txid 13 was given up: “its file is <b>damaged</b>” Count it…"),
-        ("2013-01-12T05:00:00Z", "no batch has it; 2013-01-13: txid 13 was given up: “its file is <b>damaged</b>”"),
+        ("13", None, "(America/New_York): txid 13 was given up: “its file is <b>damaged</b>” Count it…"),
+        ("12", None, "no batch has it; 2013-01-13: txid 13 was given up: “its file is <b>damaged</b>”"),
+        (
+            "13",
+            "2026-11-27T10:32:40Z",
+            "txid 13 was given up (2026-11-27 10:32:40): “its file is <b>damaged</b>” Count",
+        ),
     ],
 )
 def test_a_hole_of_a_batch_that_was_given_up_says_so_with_its_reason(
-    browser: Browser, examples: Examples, start: str, told: str
+    browser: Browser, examples: Examples, start: str, at: str | None, told: str
 ) -> None:
     intervals = payload("intervals")
     (gap,) = intervals["gaps"]
-    of = {"start": gap["start"], "end": gap["end"], "reason": "its file is <b>damaged</b>"}
-    gap |= {"start": start, "given_up": {"txid": 13, **of}}
+    of = {"start": gap["start"], "end": gap["end"], "at": at, "reason": "its file is <b>damaged</b>"}
+    gap |= {"start": f"2013-01-{start}T05:00:00Z", "given_up": {"txid": 13, **of}}
     examples.instead["/intervals"] = (200, intervals)
     with opened(browser, examples.url(f"{FLIGHTS}&page=completeness")) as watched:
         assert told in watched.text()
@@ -253,6 +268,80 @@ def test_a_batch_that_was_given_up_leads_to_the_one_that_has_its_interval(
         assert watched.wrong() == []
 
 
+def test_when_a_batch_was_given_up_is_told_with_why(browser: Browser, examples: Examples) -> None:
+    """Who gave it up stands in the reason that Airflow's form stores."""
+    batch = payload("batch_failing")
+    batch["batch"] |= {"status": "aborted", "failing": False, "aborted_at": "2026-11-27T10:32:40Z"}
+    batch["batch"]["reason"] = "damaged (ana, run manual__x)"
+    examples.instead["/batches/33?"] = (200, batch)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=33")) as watched:
+        told = "It was given up (2026-11-27 10:32:40) and counts nothing: “damaged (ana, run manual__x)”."
+        assert told in watched.text()
+
+
+def test_a_restate_names_the_interval_that_it_counts_again(browser: Browser, examples: Examples) -> None:
+    """It leads to the batch in whose place it counts; where batches are not by time it names that batch."""
+    with opened(browser, examples.url(FLIGHTS)) as watched:
+        row = watched.page.get_by_role("row").filter(has_text="counts in place of 2")
+        assert "31 2013-01-02 ↺ counts in place of 2" in said(row)
+        row.get_by_role("link", name="2013-01-02").click()
+        watched.page.wait_for_url("**txid=2")
+    batches = payload("batches")
+    for each in batches["batches"]:
+        each |= {"start": None, "end": None}
+    examples.instead["/turn"] = (200, {"one": payload("topology"), "batches": batches})
+    with opened(browser, examples.url(FLIGHTS)) as watched:
+        assert watched.page.get_by_role("link", name="as txid 2").is_visible()
+
+
+def test_columns_without_a_value_are_left_out(browser: Browser, examples: Examples) -> None:
+    heads = "each => [...each.querySelectorAll('th')].map((head) => head.textContent)"
+
+    def columns(watched: Watched, query: str) -> Any:
+        watched.go(examples.url(query))
+        return watched.page.get_by_role("region", name="What it read").evaluate(heads)
+
+    with opened(browser, examples.url()) as watched:
+        assert columns(watched, f"{FLIGHTS}&page=batch&txid=30") == ["stream", "read"]
+        of_partitions = columns(watched, "?dag_id=clicks&page=batch&txid=99000")
+        assert of_partitions == ["stream", "read", "from", "to", "records", ""]
+
+
+def test_the_whole_error_is_shown_where_it_is_longer(browser: Browser, examples: Examples) -> None:
+    batch = payload("batch_failing")
+    batch["attempts"][0]["error"] = "TX501 (try again): the driver was killed"
+    examples.instead["/batches/33?"] = (200, batch)
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=33")) as watched:
+        items = [said(each) for each in watched.page.locator(".attempts > li").all()]
+        assert ["the whole error" in each for each in items] == [False, True]
+
+
+def test_whoever_wonders_if_a_batch_was_verified_is_led_to_the_runs_that_tell(
+    browser: Browser, examples: Examples
+) -> None:
+    with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=30")) as watched:
+        watched.page.get_by_role("link", name="the runs of flights.verify").click()
+        watched.page.wait_for_url("**/dags/flights.verify/runs")
+
+
+def test_a_source_without_partitions_has_no_search_for_them(browser: Browser, examples: Examples) -> None:
+    examples.instead["/partitions"] = (200, payload("partitions") | {"rows": [], "cells": [], "next": None})
+    with opened(browser, examples.url("?dag_id=clicks&page=completeness")) as watched:
+        assert "Its source has no partitions." in watched.text()
+        assert watched.page.get_by_role("form", name="Find partitions").count() == 0
+        watched.go(examples.url("?dag_id=clicks&page=completeness&search=x"))
+        assert "No partition has such a name." in watched.text()
+        assert watched.page.get_by_role("form", name="Find partitions").is_visible()
+
+
+def test_two_txids_are_compared_from_the_lower_to_the_higher(browser: Browser, examples: Examples) -> None:
+    with opened(browser, examples.url(f"{FLIGHTS}&page=changes&from=30&to=12")) as watched:
+        assert "3 keys differ between txid 12 and txid 30" in watched.text()
+        fields = [watched.page.get_by_label(name).input_value() for name in ("from txid", "to txid")]
+        assert fields == ["12", "30"]
+        assert examples.count("from=12&to=30") == 1
+
+
 def test_when_a_batch_was_planned_is_told_once_with_its_first_attempt(browser: Browser, examples: Examples) -> None:
     with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=33")) as watched:
         lines = watched.page.get_by_role("list", name="When it happened").get_by_role("listitem")
@@ -277,7 +366,7 @@ def test_what_is_cut_on_a_phone_fades_out_until_it_is_scrolled_to_its_end(browse
 def test_on_a_phone_the_list_shows_first_what_goes_wrong(browser: Browser, examples: Examples) -> None:
     with opened(browser, examples.url(), viewport=PHONE) as watched:
         region = watched.page.get_by_role("region", name="Topologies")
-        for name in ("whole up to", "holes", "fail", "wait"):
+        for name in ("complete up to", "holes", "failing", "waiting"):
             box = region.get_by_role("columnheader", name=name).bounding_box()
             assert box, name
             assert box["x"] + box["width"] <= PHONE["width"], name
@@ -375,7 +464,7 @@ def test_focus_typed_text_and_scroll_are_kept_over_two_polls(browser: Browser, e
         before = examples.count("/turn")
         until(lambda: examples.count("/turn") >= before + 2)
         watched.page.wait_for_selector('.strip [data-cell="35"]')
-        assert "7 wait" in watched.text()
+        assert "7 waiting" in watched.text()
         assert watched.focused().startswith("txid 12, 2013-01-12")
         assert watched.page.evaluate("window.scrollY") == 300
 
@@ -485,6 +574,31 @@ def test_the_slider_asks_what_the_number_was_and_keys_move_it(browser: Browser, 
         examples.instead["as-of"] = (200, payload("as_of_absent") | {"committed_at": None, "start": None})
         watched.page.keyboard.press("ArrowRight")
         until(lambda: "not committed" in watched.text())
+
+
+def test_the_slider_goes_to_what_was_committed_last_before_a_time(browser: Browser, examples: Examples) -> None:
+    """The time is that of where the reader is. The keys of the slider go on from there."""
+    with opened(browser, examples.url(WHY), timezone_id=ZONE) as watched:
+        watched.page.get_by_label("as it was at").fill("2026-11-20T05:30")
+        watched.press("Go")
+        until(lambda: "as of txid 21" in watched.text())
+        assert examples.count("committed?before=2026-11-20T10%3A30%3A00.000Z") == 1
+        assert f"times of {ZONE}" in watched.text()
+        watched.tab_to("as of txid 21")
+        watched.page.keyboard.press("ArrowLeft")
+        until(lambda: "as of txid 20" in watched.text())
+        assert "at=" not in watched.page.url
+        assert watched.wrong() == []
+
+
+def test_a_time_before_all_that_is_kept_is_told(browser: Browser, examples: Examples) -> None:
+    examples.instead["/committed"] = (200, {"txid": None})
+    with opened(browser, examples.url(f"{WHY}&at=1999-01-01T00:00:00.000Z")) as watched:
+        assert "Nothing that is kept was committed before then." in watched.text()
+        assert "as of now, txid 31" in watched.text()
+        examples.instead["/committed"] = (422, {"detail": "before is a moment such as 2013-01-01T05:00:00Z"})
+        watched.go(examples.url(f"{WHY}&at=x"))
+        assert "Before is a moment such as 2013-01-01T05:00:00Z." in watched.text()
 
 
 def test_as_of_a_txid_the_table_has_what_counted_then_and_proves_nothing_of_now(

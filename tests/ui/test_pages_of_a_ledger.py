@@ -17,9 +17,9 @@ PAGES = {
     "transactions": (
         FLIGHTS,
         [
-            *("days of America/New_York · whole up to 2013-01-12 · newest txid 34", "txid 31 committed", "1 hole"),
-            *("the DAG is paused", "counted again by 31", "counts in place of 2", "planned, newest attempt failed"),
-            *(TAG, "aborted"),
+            *("days of America/New_York · complete up to 2013-01-12 · newest txid 34", "txid 31 committed", "1 hole"),
+            *("the DAG is paused", "counted again by 31", "counts in place of 2", "failing"),
+            *(TAG, "aborted", "1 failing", "times of UTC"),
         ],
     ),
     "completeness": (
@@ -35,7 +35,7 @@ PAGES = {
         [
             "covers 2013-01-31",
             "2 attempts tried, 30:2 was let through",
-            "of its partitions",
+            "summed by stream and partition",
             "the driver was killed",
             ".csv",
         ],
@@ -58,7 +58,10 @@ PAGES = {
         ["12345678901234567890123456789012345678", "30 contributions amount to the value", "\\u202etotal"],
     ),
     "changes": (f"{FLIGHTS}&page=changes&state=flights", ["1 key differs between txid 30 and txid 31", "B6"]),
-    "run": (f"{FLIGHTS}&run_id=manual__2026-11-27T10%3A31%3A00%2B00%3A00", ["It counts in place of txid 2", "ana"]),
+    "run": (
+        f"{FLIGHTS}&run_id=manual__2026-11-27T10%3A31%3A00%2B00%3A00",
+        ["It counts in place of txid 2", "ana", "covers 2013-01-02"],
+    ),
     "nothing yet": ("?dag_id=orders", ["No batch yet, and Airflow has no DAG of this topology."]),
 }
 

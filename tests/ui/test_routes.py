@@ -29,6 +29,7 @@ ROUTES = {
     f"{T}/batches": payloads.Batches,
     f"{T}/batches/1": payloads.Detail,
     f"{T}/batches/1/changes": state_payloads.Changes,
+    f"{T}/committed?before=2013-01-05T00:00:00Z": state_payloads.Committed,
     f"{T}/intervals": payloads.Intervals,
     f"{T}/partitions?first=1&last=4": payloads.Partitions,
     f"{T}/states/{{0}}/keys": state_payloads.Keys,
@@ -92,6 +93,7 @@ EXAMPLES = {
     "keys": state_payloads.Keys,
     "why": state_payloads.Why,
     "as_of": state_payloads.AsOf,
+    "committed": state_payloads.Committed,
     "run": payloads.Run,
     "explained": payloads.Explained,
     "error": payloads.Problem,
@@ -282,6 +284,8 @@ def test_batches_are_paged_by_their_txids(site: Site) -> None:
     aborted = site.told(f"{T}/batches?status=aborted".format("flights"))["batches"]
     assert [batch["txid"] for batch in aborted] == [32]
     assert RTL not in aborted[0]["reason"]  # stored as one printable line
+    given_up = {batch["txid"]: batch["aborted_at"] for batch in site.told(f"{T}/batches".format("flights"))["batches"]}
+    assert [txid for txid, moment in given_up.items() if moment] == [32]
 
 
 def test_a_batch_is_told_with_the_proof_that_it_counts_once(site: Site) -> None:
@@ -381,6 +385,28 @@ def test_as_of_is_what_a_value_was(site: Site) -> None:
     for txid in (32, 10**6):
         answer = site.get(f"{asked}&txid={txid}")
         assert (answer.status_code, "newest committed one is 31" in answer.text) == (410, True)
+
+
+def test_the_txid_that_was_committed_last_before_a_time_is_found(site: Site) -> None:
+    asked = f"{T}/committed?before={{1}}"
+    committed = site.told(f"{T}/batches?status=committed".format("flights"))["batches"]
+    assert len(committed) == RESTATE
+    for each in committed:
+        told = site.told(asked.format("flights", each["committed_at"]))
+        assert told == {"txid": each["txid"] - 1 or None}, each
+    later = "2999-01-01T00:00:00%2B05:00"
+    assert [site.told(asked.format(name, later))["txid"] for name in TOPOLOGIES] == [4, RESTATE, None]
+    for wrong in ("", "yesterday", "2013-01-05", "9" * 400):
+        assert site.get(asked.format("flights", wrong)).status_code == 422, wrong
+
+
+def test_a_restate_is_told_with_the_interval_that_it_counts_again(site: Site) -> None:
+    one = site.told(f"{T}/batches/{RESTATE}".format("flights"))["batch"]
+    (listed,) = (each for each in site.told(f"{T}/batches".format("flights"))["batches"] if each["txid"] == RESTATE)
+    (of_run,) = site.told(f"{T}/runs/{quote(one['run_id'])}".format("flights"))["batches"]
+    assert {(each["start"], each["end"]) for each in (one, listed, of_run)} == {
+        ("2013-01-02T05:00:00Z", "2013-01-03T05:00:00Z")
+    }
 
 
 def test_what_a_batch_changed_is_told_before_and_after(site: Site) -> None:

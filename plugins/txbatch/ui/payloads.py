@@ -18,7 +18,9 @@ from txbatch.ui.state_payloads import Column, State
 #  Batch.late          records by state, as text
 #  Exceptional.look    planned, emitted, failing, aborted, restate, skip or replaced
 #  Proof.records_read  null before the commit, and so is `equal`; `rebuilt`: a rebuild has counted the batch anew since, so that
-#                      `equal` is null; `verified` is always null: the ledger keeps no verdict, the runs of T.verify have it
+#                      `equal` is null. The ledger keeps no verdict of a verification: the runs of T.verify have it
+#  Batch.start         of a restate, the interval of its position
+#  Committed           not in the design: the txid that was committed last before a time
 #  Changes             keys apart from values: {key: [...], before: [...] | null, after: [...] | null}; the same of a batch
 #                      (from_txid = X - 1, to_txid = X) and between two txids
 #  Intervals.more      the window has more than 1,000 intervals; `span` also has `first` and `last` of all intervals; with
@@ -36,7 +38,7 @@ from txbatch.ui.state_payloads import Column, State
 @dataclass(frozen=True, slots=True)
 class Topology:
     """A topology in the list. `whole_to`: all is counted from the first interval up to then. `left_out`: how many partitions
-    a batch left out, and no batch has read since.
+    a batch left out, and no batch has read since; None: the ledger is older than migration 49.
     """
 
     topology: str
@@ -50,7 +52,7 @@ class Topology:
     failing: int
     waiting: int
     gaps: int
-    left_out: int
+    left_out: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,10 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch, as in `report.batches`."""
+    """A batch, as in `report.batches`. `start` and `end` of a restate are the interval that the restate counts again.
+
+    `aborted_at` is None for any other batch, and in a ledger older than migration 50.
+    """
 
     txid: int
     position: int
@@ -160,6 +165,7 @@ class Batch:
     lease_live: bool
     created_at: str
     committed_at: str | None
+    aborted_at: str | None
     reason: str | None
     requested_by: str | None
     replaced_by: int | None
@@ -228,14 +234,6 @@ class Restatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """The verdict of a verification."""
-
-    at: str
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True)
 class Proof:
     """What shows that a batch counts once."""
 
@@ -245,7 +243,6 @@ class Proof:
     records_of_partitions: str | None
     equal: bool | None
     rebuilt: bool
-    verified: Verified | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,11 +305,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """An aborted batch, and why it was given up."""
+    """An aborted batch, when it was given up, and why. `at` is None in a ledger older than migration 50."""
 
     txid: int
     start: str
     end: str
+    at: str | None
     reason: str | None
 
 

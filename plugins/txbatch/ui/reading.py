@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -29,7 +30,7 @@ from txbatch.ui.payloads import (
     Successor,
     Topology,
 )
-from txbatch.ui.state_payloads import State
+from txbatch.ui.state_payloads import Committed, State
 
 TOPOLOGIES_MAX, EXCEPTIONS_MAX, BATCHES_MAX, OF_RUN_MAX = 500, 2_000, 200, 500
 ATTEMPTS_MAX, READS_MAX, RESTATES_MAX, LISTED_MAX = 100, 100, 100, 100
@@ -83,31 +84,44 @@ def overview(connection: Connection, name: str) -> Overview:
 def batches(
     connection: Connection, name: str, before: int | None, limit: int, status: str | None, *, failed: bool
 ) -> Batches:
-    """Return batches, newest first, below a txid. `failed`: only batches with a failed newest attempt."""
-    known(connection, name)
+    """Return batches, newest first, below a txid. `failed`: only batches with a failed newest attempt.
+
+    Raise UnknownName if the topology is unknown. Only a topology without a found batch is looked up.
+    """
     txids = None
     if failed:
         failing = _rows(connection, "page_failing_txids", topology=name, before=before, limit=limit + 1)
         txids = [row["txid"] for row in failing]
     found = _batches(connection, name, limit + 1, before=before, status=status, txids=txids)
-    return Batches(found[:limit], found[limit - 1].txid if len(found) > limit else None)
+    if not found:
+        known(connection, name)
+    return Batches(_covering(connection, name, found[:limit]), found[limit - 1].txid if len(found) > limit else None)
+
+
+def committed(connection: Connection, name: str, before: datetime) -> Committed:
+    """Return the txid that was committed last before a time. Raise UnknownName if the topology is unknown."""
+    newest = known(connection, name)["newest_txid"]
+    (row,) = _rows(connection, "page_committed", topology=name, newest=newest or 0, before=before)
+    return Committed(row["txid"])
 
 
 def of_run(connection: Connection, name: str, run_id: str) -> Run:
     """Return the batches found or planned by a run of the topology's DAG."""
-    known(connection, name)
     txids = [row["txid"] for row in _rows(connection, "page_run_txids", topology=name, run_id=run_id, limit=OF_RUN_MAX)]
-    return Run(_batches(connection, name, OF_RUN_MAX, txids=txids))
+    if not txids:
+        known(connection, name)
+    return Run(_covering(connection, name, _batches(connection, name, OF_RUN_MAX, txids=txids)))
 
 
 def detail(connection: Connection, name: str, txid: int) -> Detail:
     """Return a batch with its attempts, reads and restates. Raise UnknownName if the batch is unknown."""
     batch, of = batch_of(connection, name, txid), {"topology": name, "txid": txid}
+    (covering,) = _covering(connection, name, [batch])
     attempts = _rows(connection, "page_attempts", **of, limit=ATTEMPTS_MAX + 1)
     reads = _rows(connection, "page_reads", **of, limit=READS_MAX + 1)
     restates = _rows(connection, "page_restates", topology=name, position=batch.position, limit=RESTATES_MAX)
     return Detail(
-        batch=batch,
+        batch=covering,
         attempts=[shown.attempt(row) for row in reversed(attempts[:ATTEMPTS_MAX])],
         more_attempts=len(attempts) > ATTEMPTS_MAX,
         reads=[shown.read(row) for row in reads[:READS_MAX]],
@@ -123,9 +137,9 @@ def detail(connection: Connection, name: str, txid: int) -> Detail:
 
 def batch_of(connection: Connection, name: str, txid: int) -> Batch:
     """Return one batch. Raise UnknownName if the topology or the batch is unknown."""
-    known(connection, name)
     found = _batches(connection, name, 1, txids=[txid])
     if not found:
+        known(connection, name)
         raise UnknownName(f"topology {name!r} has no txid {txid}")
     return found[0]
 
@@ -205,7 +219,7 @@ def _proof(connection: Connection, name: str, batch: Batch) -> Proof:
     of_partitions = shown.text(row["records"]) if counted else None
     equal = batch.records == of_partitions if counted and of_partitions is not None and not row["rebuilt"] else None
     read = batch.records if counted else None
-    return Proof(batch.attempts, row["attempt"], read, of_partitions, equal, row["rebuilt"], None)
+    return Proof(batch.attempts, row["attempt"], read, of_partitions, equal, row["rebuilt"])
 
 
 def _given_up_by(connection: Connection, name: str, batch: Batch) -> int | None:
@@ -230,6 +244,20 @@ def _other(connection: Connection, statement: str, name: str, batch: Batch, txid
 def _batches(connection: Connection, name: str, limit: int, **asked_for: Any) -> list[Batch]:
     given = {"before": None, "status": None, "txids": None, **asked_for}
     return [shown.batch(row) for row in _rows(connection, "page_batches", topology=name, limit=limit, **given)]
+
+
+def _covering(connection: Connection, name: str, found: list[Batch]) -> list[Batch]:
+    """Return batches, each restate with the interval of its position: a restate holds none."""
+    positions = [each.position for each in found if each.kind == "restate"]
+    if not positions:
+        return found
+    covers = {row["txid"]: row for row in _rows(connection, "page_covers", topology=name, txids=positions)}
+    return [
+        replace(each, start=shown.at(of["interval_start"]), end=shown.at(of["interval_end"]))
+        if each.kind == "restate" and (of := covers.get(each.position))
+        else each
+        for each in found
+    ]
 
 
 def _newest(connection: Connection, statement: str, name: str, window: Window) -> list[Any]:

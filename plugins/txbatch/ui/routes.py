@@ -28,7 +28,7 @@ from txbatch.ui.payloads import (
     Turn,
 )
 from txbatch.ui.reader import Reader
-from txbatch.ui.state_payloads import AsOf, Changes, Keys, Why
+from txbatch.ui.state_payloads import AsOf, Changes, Committed, Keys, Why
 
 Text = str | None
 Key = Annotated[list[str], Query()]
@@ -37,8 +37,8 @@ _TOPOLOGY = "/api/topologies/{dag_id}"
 _STATE = _TOPOLOGY + "/states/{state:path}"
 
 
-def clean(request: Request) -> None:
-    """Raise Refused if a part of the request cannot be in the database."""
+async def clean(request: Request) -> None:
+    """Raise Refused if a part of the request cannot be in the database. A coroutine needs no thread."""
     given = [
         *map(str, request.path_params.values()),
         *(each for pair in request.query_params.multi_items() for each in pair),
@@ -158,6 +158,13 @@ def _of_batches(made: APIRouter, reader: Reader) -> None:
         of_status = asked.status(status)
         with reader.snapshot() as connection:
             return reading.batches(connection, name, below, most, of_status, failed=only_failed)
+
+    @made.get(f"{_TOPOLOGY}/committed")
+    def committed(name: Readable, before: str) -> Committed:
+        """Return the txid that was committed last before a time."""
+        moment = asked.moment(before, "before")
+        with reader.snapshot() as connection:
+            return reading.committed(connection, name, moment)
 
     @made.get(f"{_TOPOLOGY}/batches/{{txid}}")
     def batch(name: Readable, txid: str) -> Detail:

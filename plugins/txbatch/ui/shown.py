@@ -120,6 +120,7 @@ def batch(row: Row) -> Batch:
         lease_live=row["lease_live"],
         created_at=known(row["created_at"]),
         committed_at=at(row["committed_at"]),
+        aborted_at=at(row["aborted_at"]),
         reason=row["reason"],
         requested_by=row["requested_by"],
         replaced_by=row["replaced_by"],
@@ -189,7 +190,7 @@ def gap(row: Row) -> Gap:
     given_up = None
     if row["aborted"] is not None:
         covers = known(row["interval_start"]), known(row["interval_end"])
-        given_up = GivenUp(row["aborted"], *covers, row["reason"])
+        given_up = GivenUp(row["aborted"], *covers, at(row["aborted_at"]), row["reason"])
     return Gap(known(row["gap_start"]), known(row["gap_end"]), row["txid"], row["status"], given_up)
 
 

@@ -1,4 +1,4 @@
-"""What the routes on states answer: frozen values. A value, an offset, a sum and a key travel as the text of PostgreSQL."""
+"""What the routes on states and on time answer: frozen values. A value, an offset, a sum and a key are the text of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -109,3 +109,10 @@ class AsOf:
     committed_at: str | None
     start: str | None
     end: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The txid that was committed last before a time; None: none was."""
+
+    txid: int | None

@@ -2,18 +2,17 @@
 
 import { href, ofAirflow } from "./address.js";
 import { get, route } from "./api.js";
-import { open, told } from "./dialog.js";
+import { open } from "./dialog.js";
 import { bdi, h, p } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { button, field, ill, inside, refusal, outside, stateOf, txidLink } from "./pieces.js";
 import { findings, planned } from "./plan.js";
 import { follow, leftBy, paused, trigger } from "./runs.js";
-import { covers, digits, hours, many, plain, took, unit, zoneOf } from "./words.js";
+import { covers, digits, hours, lengthOf, many, plain, took, unit } from "./words.js";
 
 const WHY_MAX = 1000;
 const LISTED_MAX = 10;
 const STATES = { queued: "is queued", running: "is running", success: "is done", failed: "has failed" };
-const NEVER_HALF = "Until then reports show the old numbers, and after it the new ones: never half.";
 // More words on a refusal, by its status; 0 is also for a proxy that failed.
 const MORE = {
   0: " A run may have begun all the same: look at the DAG's runs before you ask again.",
@@ -49,8 +48,8 @@ export function countAgain(view, batch) {
     };
     return {
       told: [
-        batch ? told(...nowCounts(batch)) : null,
-        told("The run reads again what the batch read, and its new version counts in its place. ", NEVER_HALF),
+        batch ? p("", ...nowCounts(batch)) : null,
+        p("", "The run reads again what the batch read, and its new version counts in its place. Until then reports show the old numbers, and after it the new ones: never half."),
       ],
       fields: [batch ? null : field("txids or an interval", "restate", { required: true, placeholder: "3, 5 or 2013-01-03/2013-01-05", on: { input: drop } }), whyField()],
       buttons: [
@@ -73,8 +72,8 @@ export function countHole(view, gap, zone) {
     const conf = { catch_up: `${gap.start}/${gap.end}` };
     return {
       told: [
-        told(h("strong", {}, covers(gap.start, gap.end, zone)), ` (${zoneOf(zone)}): ${missing(view, gap)}, which no batch has.`),
-        told("One run reads each interval of the schedule in this range, and counts each as a txid of its own. What is counted stays as it is."),
+        p("", h("strong", {}, covers(gap.start, gap.end, zone)), ` (${zone ?? "UTC"}): ${missing(view, gap)}, which no batch has.`),
+        p("", "One run reads each interval of the schedule in this range, and counts each as a txid of its own. What is counted stays as it is."),
       ],
       fields: null,
       buttons: button("Count it", () => act(view, hands, view.topology, conf), { class: "act primary" }),
@@ -83,9 +82,8 @@ export function countHole(view, gap, zone) {
 }
 
 function missing({ intervals }, gap) {
-  const timed = intervals?.find((each) => each.start && each.end);
-  if (!timed) return "time between two intervals";
-  const length = hours(timed.start, timed.end);
+  const length = lengthOf(intervals);
+  if (!length) return "time between two intervals";
   const count = Math.max(1, Math.round(hours(gap.start, gap.end) / length));
   return many(count, unit(length).replace(/s$/, ""));
 }
@@ -118,7 +116,7 @@ export function giveUp(view, batch) {
     const lost = batch.records == null ? "the records that its plan names" : many(batch.records, "record");
     return {
       told: [
-        told(`txid ${digits(batch.txid)} is ${batch.status}, and counts nothing yet. Given up, it never will.`),
+        p("", `txid ${digits(batch.txid)} is ${batch.status}, and counts nothing yet. Given up, it never will.`),
       ],
       fields: [
         h("div", { role: "radiogroup", label: "Its records" },
@@ -135,8 +133,7 @@ export function giveUp(view, batch) {
 export function verify(view) {
   open("Verify", (hands) => ({
     told: [
-      told("The DAG ", bdi(view.one.dags.verify), " reads committed batches again and compares them with the stored numbers. It changes nothing."),
-      told("It takes about as long as counting took."),
+      p("", "The DAG ", bdi(view.one.dags.verify), " reads committed batches again and compares them with the stored numbers. It changes nothing. It takes about as long as counting took."),
     ],
     fields: null,
     buttons: button("Verify", () => act(view, hands, view.one.dags.verify, {}), { class: "act primary" }),

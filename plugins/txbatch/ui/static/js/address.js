@@ -4,7 +4,7 @@ import { search } from "./api.js";
 
 const NAMES = [
   ...["dag_id", "run_id", "asset", "page", "txid", "state", "before", "show", "from", "to"],
-  ...["by", "search", "after", "first", "last", "as_of"],
+  ...["by", "search", "after", "first", "last", "as_of", "at"],
 ];
 const OF_ASSETS = "txbatch://";
 

@@ -7,15 +7,12 @@ export class Refused extends Error {
     this.status = status;
   }
 
+  // All connections of the pages are taken: nothing is wrong, and the page asks again.
   get busy() {
-    return this.status === 503 && BUSY.test(this.message);
+    return this.status === 503 && /\bbusy\b/.test(this.message);
   }
 }
 
-// All connections of the pages are taken: nothing is wrong, and the page asks again.
-const BUSY = /\bbusy\b/;
-const SILENT = "Airflow does not answer.";
-const UNREADABLE = "The answer cannot be read: it is not JSON.";
 // A browser takes a name of dots alone for a step between folders.
 const STEP = /(^|\/)\.\.?([/?]|$)/;
 const WORDS = { 401: "Your session is over.", 403: "You may not do this.", 404: "There is no such thing." };
@@ -59,11 +56,11 @@ async function ask(base, path, options = {}) {
   try {
     answer = await fetch(base + path, { credentials: "same-origin", cache: "no-store", ...options });
   } catch {
-    throw new Refused(0, SILENT);
+    throw new Refused(0, "Airflow does not answer.");
   }
   const told = await answer.json().catch(() => undefined);
   if (!answer.ok) throw new Refused(answer.status, words(answer.status, told?.detail));
-  if (told === undefined) throw new Refused(0, UNREADABLE);
+  if (told === undefined) throw new Refused(0, "The answer cannot be read: it is not JSON.");
   return told;
 }
 

@@ -1,24 +1,17 @@
 // The page Batch: what it covers, the proof that it counts once, its times, changes and reads.
 
 import { countAgain, countHole, giveUp, verify } from "./acts.js";
-import { go, href } from "./address.js";
+import { go, href, ofAirflow } from "./address.js";
 import { route } from "./api.js";
 import { changesTable } from "./changes.js";
 import { bdi, h, mark, p, region } from "./dom.js";
 import { codeIn } from "./explain.js";
 import { may } from "./header.js";
-import { because, button, choice, facts, ill, inside, moment, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
+import { because, button, choice, facts, ill, inside, moment, on, outside, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
 import { clip, covers, digits, many, took } from "./words.js";
 
 const AS_READ = " counts its records as read.";
-const READS = [
-  ["", "stream"],
-  ["", "read"],
-  ["number", "from"],
-  ["number", "to"],
-  ["number", "records"],
-  ["", ""],
-];
+const READS = [["", "stream"], ["", "read"], ["number", "from"], ["number", "to"], ["number", "records"], ["", ""]];
 
 // Return the page of a batch: the one in the address, else the newest.
 export function batch(view) {
@@ -70,7 +63,8 @@ function factsOf({ one, topology }, { batch: now, triggered_by: who }) {
   const kept = Object.values(now.kept ?? {});
   const ofKept = kept.length === 1 && kept[0] !== now.records ? `${digits(kept[0])} kept` : null;
   return facts("The batch", [
-    now.kind === "restate" ? ["counts ", txidLink(topology, now.position), " again"] : now.start && `covers ${covers(now.start, now.end, one.topology.zone)}`,
+    now.kind === "restate" && ["counts ", txidLink(topology, now.position), " again"],
+    now.start && `covers ${covers(now.start, now.end, one.topology.zone)}`,
     now.records != null && records,
     ofKept,
     ...Object.entries(now.keys ?? {}).map(([state, count], at, all) => `${many(count, "key")}${all.length > 1 ? ` of ${state}` : ""}`),
@@ -78,7 +72,7 @@ function factsOf({ one, topology }, { batch: now, triggered_by: who }) {
     many(now.attempts, "attempt"),
     now.emit_seconds != null && `Spark ${took(now.emit_seconds)}`,
     now.seconds != null && `planned to commit ${took(now.seconds)}`,
-    ["run ", runLink(now.dag_id, now.run_id), who && [" triggered by ", bdi(who)]],
+    now.run_id && ["run ", runLink(now.dag_id, now.run_id), who && [" triggered by ", bdi(who)]],
   ]);
 }
 
@@ -86,22 +80,22 @@ function fate(view, { batch: now, restates, given_up_by: by, gives_up: of, inter
   const { topology } = view;
   if (now.replaced_by != null) {
     const last = counting(restates, now.replaced_by);
-    return p("fate", "It does not count any more: ", txidLink(topology, last.txid), " counts in its place", because(last), ".");
+    return p("", "It does not count any more: ", txidLink(topology, last.txid), " counts in its place", because(last), ".");
   }
   const own = restates.find((each) => each.txid === now.txid);
   if (now.kind === "restate" && now.status === "committed") {
-    return p("fate", "It counts in place of ", txidLink(topology, own?.replaced_txid ?? now.position),
+    return p("", "It counts in place of ", txidLink(topology, own?.replaced_txid ?? now.position),
       own?.records_before != null && `, which had ${many(own.records_before, "record")}`, because(own ?? now), ".");
   }
   const open = restates.find((each) => each.status !== "committed" && each.status !== "aborted" && each.txid !== now.txid);
-  if (open) return p("fate", txidLink(topology, open.txid), " is going to count in its place", because(open), ".");
+  if (open) return p("", txidLink(topology, open.txid), " is going to count in its place", because(open), ".");
   if (now.status === "aborted") {
-    return p("fate", "It was given up and counts nothing", because(now), ". ", by ? [txidLink(topology, by), AS_READ] : freed(view, now, taken));
+    return p("", "It was given up", on(now.aborted_at), " and counts nothing", because(now), ". ", by ? [txidLink(topology, by), AS_READ] : freed(view, now, taken));
   }
   if (now.kind === "skip") {
-    return p("fate", "Its records count as read, and count nothing", because(now), ".", of && [" They are those of ", txidLink(topology, of), "."]);
+    return p("", "Its records count as read, and count nothing", because(now), ".", of && [" They are those of ", txidLink(topology, of), "."]);
   }
-  return now.reason ? p("fate", "Reason", because(now), ".") : null;
+  return now.reason ? p("", "Reason", because(now), ".") : null;
 }
 
 // What became of the interval of a batch that was given up.
@@ -124,25 +118,24 @@ function proof(view, { batch: now, proof: shownBy }) {
   const { attempts_tried: tried, attempt_that_counted: counted, records_read: read, records_of_partitions: parts } = shownBy;
   const sum = shownBy.equal === null
     ? line("–", shownBy.rebuilt ? "a rebuild has counted the batch anew since" : `${many(read ?? "0", "record")} read; its source keeps no number a partition`)
-    : line(shownBy.equal ? "✓" : "✗", `${many(read, "record")} read ${shownBy.equal ? "=" : "≠"} ${digits(parts)} of its partitions`, shownBy.equal ? "" : "ill");
+    : line(shownBy.equal ? "✓" : "✗", `${many(read, "record")} read ${shownBy.equal ? "=" : "≠"} ${digits(parts)} summed by stream and partition`, shownBy.equal ? "" : "ill");
   return h("section", { class: "proof", "aria-labelledby": "proof" },
     h("h3", { id: "proof" }, "Counted once"),
     h("ul", {},
       line(counted ? "✓" : "–", `${many(tried, "attempt")} tried, ${counted ?? "none"} was let through`),
       sum,
-      verdict(view, shownBy)));
+      verdict(view)));
 }
 
 function line(sign, words, kind = "") {
   return h("li", { class: kind || (sign === "✓" ? "well" : "") }, mark(`${sign} `), words);
 }
 
-function verdict(view, { verified }) {
-  if (verified) return line("✓", `verified ${verified.at}: ${verified.outcome}`);
+function verdict(view) {
   const dag = view.one.dags.verify;
-  const sign = mark("– ");
-  if (!dag) return h("li", {}, sign, "not verified: no DAG does");
-  return h("li", {}, sign, "not verified here: the runs of ", bdi(dag), " tell ", button("Verify…", () => verify(view), { ...may(view.one), class: "small" }));
+  if (!dag) return line("–", "not verified: no DAG does");
+  const runs = outside(ofAirflow("dags", dag, "runs"), {}, "the runs of ", bdi(dag));
+  return line("–", ["verified or not: see ", runs, " ", button("Verify…", () => verify(view), { ...may(view.one), class: "small" })]);
 }
 
 function timeline({ batch: now, attempts: tries }) {
@@ -151,7 +144,7 @@ function timeline({ batch: now, attempts: tries }) {
     const parts = [at === 0 && ["planned ", moment(now.created_at)], [`emit ${each.attempt} `, h("b", {}, took(each.seconds))]];
     const waited = last && each.finished_at ? (Date.parse(last) - Date.parse(each.finished_at)) / 1000 : -1;
     if (waited >= 0) parts.push(["waited ", took(waited)]);
-    parts.push(last ? ["committed ", moment(last)] : [`${each.status} `, moment(each.finished_at)]);
+    parts.push(last ? ["committed ", moment(last)] : [`${each.status} `, each.finished_at && moment(each.finished_at)]);
     return h("li", { key: each.attempt, class: `of-${each.status}` }, parts.map((part) => part && h("span", {}, part)));
   });
   return lines.length ? h("ol", { class: "timeline", label: "When it happened" }, lines) : null;
@@ -173,16 +166,20 @@ function changed(view, now) {
 function attempts({ attempts: tries, more_attempts: more }) {
   if (tries.length === 0) return null;
   const item = (each) => h("li", { key: each.attempt, class: `of-${each.status}` },
-    h("b", {}, each.attempt), ` ${each.status} `, moment(each.finished_at ?? each.started_at),
-    each.error && [": ", bdi(clip(each.error.split("\n")[0], 120)), " ", codeIn(each.error_code ?? each.error),
-      h("details", { key: "error" }, h("summary", {}, "the whole error"), h("pre", region("The whole error"), each.error))]);
+    h("b", {}, each.attempt), ` ${each.status} `, moment(each.finished_at ?? each.started_at), each.error && failure(each));
   return h("section", {}, h("h3", {}, "Attempts"), h("ul", { class: "attempts" }, tries.map(item)), more && p("quiet", "The first 100 are shown."));
+}
+
+function failure({ error, error_code: code }) {
+  const head = clip(error.split("\n")[0], 120);
+  return [": ", bdi(head), " ", codeIn(code ?? error),
+    head !== error && h("details", { key: "error" }, h("summary", {}, "the whole error"), h("pre", region("The whole error"), error))];
 }
 
 function reads({ reads: all, more_reads: more }) {
   if (all.length === 0) return null;
   const rows = all.map((each) => [`${each.stream}:${each.source}`, [
-    bdi(each.stream ?? ""), h("bdi", { class: "file" }, each.source), bdi(each.start ?? "–"), bdi(each.end ?? "–"), digits(each.records),
+    each.stream && bdi(each.stream), h("bdi", { class: "file" }, each.source), each.start && bdi(each.start), each.end && bdi(each.end), digits(each.records),
     each.status === "read" ? "" : h("span", { class: "fails" }, each.status, each.reason && [": ", bdi(clip(each.reason))]),
   ], ""]);
   return h("section", {}, h("h3", {}, "What it read"), table("What it read", READS, rows), more && p("quiet", "The first 100 are shown."));

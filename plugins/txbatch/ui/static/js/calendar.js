@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { legendOf, LOOKS, look, shape } from "./looks.js";
 import { around, cell, stop } from "./roving.js";
 import { legend } from "./strip.js";
-import { at, clip, covers, hours, many } from "./words.js";
+import { at, clip, covers, lengthOf, many } from "./words.js";
 
 const GROUP = "calendar";
 const HOUR = 3600000;
@@ -13,7 +13,7 @@ const CELLS_MAX = 1200;
 
 // Return the calendar of intervals and gaps; `open`, if any, is called with the gap of a hole.
 export function calendar({ topology }, { intervals, gaps, zone, span }, open) {
-  const length = intervals.length ? hours(intervals[0].start, intervals[0].end) : 24;
+  const length = lengthOf(intervals) ?? 24;
   const how = { length, zone, open, from: Date.parse(span.start), to: Date.parse(span.end) };
   const missing = gaps.reduce((found, gap) => found.concat(ofGap(gap, how, CELLS_MAX - found.length)), []);
   const all = [...intervals.map((each) => ofInterval(topology, each, zone)), ...missing];

@@ -15,8 +15,9 @@ export function changes(view) {
   if (!one.show_values || !state) return noValues(one);
   const newest = one.topology.current_to_txid;
   if (newest == null) return p("empty", "No batch is committed yet.");
-  const to = address.to ?? newest;
-  const from = address.from ?? Math.max(to - 1, state.horizon);
+  let to = address.to ?? newest;
+  let from = address.from ?? Math.max(to - 1, state.horizon);
+  if (Number(from) > Number(to)) [from, to] = [to, from];
   const path = route(topology, "states", state.state, "changes");
   return [
     ask(view, state, from, to),
@@ -29,11 +30,10 @@ function ask({ topology, one }, state, from, to) {
   const done = (values) => go(href(topology, "changes", { state: values.get("state"), from: values.get("from"), to: values.get("to") }));
   const number = (label, name, value) =>
     field(label, name, { type: "number", min: name === "from" ? state.horizon : 1, max: one.topology.newest_txid, value, required: true, key: name });
-  return form("Two txids", done,
+  return form("Two txids", "Show", done,
     stateField(one, state, (name) => go(href(topology, "changes", { state: name, from, to }))),
-    number("from txid", "from", from), number("to txid", "to", to),
-    h("button", { type: "submit" }, "Show"),
-    choice(href(topology, "changes", { state: state.state }), "what did the last batch change"));
+    choice(href(topology, "changes", { state: state.state }), "what did the last batch change"),
+    number("from txid", "from", from), number("to txid", "to", to));
 }
 
 function ofBatch({ store, topology, one }, from, to) {
@@ -44,8 +44,8 @@ function ofBatch({ store, topology, one }, from, to) {
 
 function found(topology, data) {
   if (data.rows.length === 0) return well(`Nothing differs between txid ${data.from_txid} and txid ${data.to_txid}.`);
-  const told = `${many(data.rows.length, "key")} ${data.rows.length === 1 ? "differs" : "differ"} between txid ${digits(data.from_txid)} and txid ${digits(data.to_txid)}`;
-  return [h("p", { "aria-live": "polite" }, `${told}${data.more ? ", and more" : ""}.`), changesTable(topology, data)];
+  const told = `${many(data.rows.length, "key")} ${data.rows.length === 1 ? "differs" : "differ"} between txid ${digits(data.from_txid)} and txid ${digits(data.to_txid)}.`;
+  return [h("p", { "aria-live": "polite" }, told), changesTable(topology, data)];
 }
 
 // Return the rows before and after, the greatest change first; with a topology they lead to Why.

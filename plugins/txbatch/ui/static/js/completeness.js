@@ -7,8 +7,8 @@ import { calendar } from "./calendar.js";
 import { h, p } from "./dom.js";
 import { grid } from "./grid.js";
 import { may } from "./header.js";
-import { because, button, choice, inside, shown, step, txidLink, well } from "./pieces.js";
-import { covers, digits, hours, many, unit, upTo, zoneOf } from "./words.js";
+import { because, button, choice, inside, on, shown, step, txidLink, well } from "./pieces.js";
+import { covers, digits, lengthOf, many, unit, upTo } from "./words.js";
 
 const DAY = 86400000;
 // Intervals of a day or more are shown for a year.
@@ -42,7 +42,7 @@ function times(view) {
 
 // Without an interval that begins in the month they may be quarters.
 function long({ intervals }) {
-  return intervals.length === 0 || hours(intervals[0].start, intervals[0].end) > LONG_HOURS;
+  return !(lengthOf(intervals) <= LONG_HOURS);
 }
 
 function iso(milliseconds) {
@@ -97,7 +97,7 @@ function elsewhere({ topology, one }, data) {
 }
 
 function days({ intervals }) {
-  return intervals.length && hours(intervals[0].start, intervals[0].end) > LONG_HOURS ? WIDE_DAYS : NARROW_DAYS;
+  return lengthOf(intervals) > LONG_HOURS ? WIDE_DAYS : NARROW_DAYS;
 }
 
 function summary({ intervals, gaps, more }) {
@@ -106,7 +106,7 @@ function summary({ intervals, gaps, more }) {
 }
 
 function name(intervals) {
-  const words = intervals.length ? unit(hours(intervals[0].start, intervals[0].end)) : "intervals";
+  const words = unit(lengthOf(intervals));
   return intervals.length === 1 ? words.replace(/s$/, "") : words;
 }
 
@@ -121,7 +121,7 @@ function windows({ topology, address }, data) {
 
 function holes(view, gaps, zone, open) {
   return h("ul", { class: "holes", label: "Not counted" }, gaps.map((gap) => h("li", { key: gap.start },
-    h("strong", {}, `Not counted: ${covers(gap.start, gap.end, zone)}`), ` (${zoneOf(zone)}): `,
+    h("strong", {}, `Not counted: ${covers(gap.start, gap.end, zone)}`), ` (${zone ?? "UTC"}): `,
     gap.txid == null
       ? [lacks(gap, view.topology, zone), " ", button("Count it…", () => open(gap), { ...may(view.one), class: "small" })]
       : [txidLink(view.topology, gap.txid), ` has it, and is ${gap.status}`])));
@@ -130,5 +130,5 @@ function holes(view, gaps, zone, open) {
 function lacks({ start, end, given_up: by }, topology, zone) {
   if (!by) return "no batch has it";
   const whole = by.start === start && by.end === end;
-  return [whole ? "" : `no batch has it; ${covers(by.start, by.end, zone)}: `, txidLink(topology, by.txid), " was given up", because(by)];
+  return [whole ? "" : `no batch has it; ${covers(by.start, by.end, zone)}: `, txidLink(topology, by.txid), " was given up", on(by.at), because(by)];
 }

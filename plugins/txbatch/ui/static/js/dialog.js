@@ -1,6 +1,6 @@
 // The dialog of an act. Closed, it gives the focus back to its button.
 
-import { h, home, morph, p } from "./dom.js";
+import { h, home, morph } from "./dom.js";
 
 let opened = 0;
 
@@ -51,8 +51,4 @@ export function open(title, content) {
   });
   document.body.append(dialog);
   dialog.showModal();
-}
-
-export function told(...words) {
-  return p("", ...words);
 }

@@ -7,7 +7,7 @@ import { button, ill, refusal } from "./pieces.js";
 
 const CODE = /\bTX\d{3}\b/;
 const BUTTONS = {
-  run: "clear the failed run, or trigger the DAG",
+  run: "once the cause is mended (until then no retry helps), clear the failed run, or trigger the DAG",
   plan: "Plan first, behind Count again…",
   abort: "Give up… on the page Batch",
   batches: "the page Transactions",

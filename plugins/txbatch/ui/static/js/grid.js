@@ -19,8 +19,8 @@ export function grid({ store, topology, address, one }) {
   const first = address.first ?? Math.max(1, last - TXIDS + 1);
   const entry = store.need("partitions", route(topology, "partitions"), { first, last, after, search });
   return [
-    form("Find partitions", (values) => go(href(topology, "completeness", { by: "partitions", search: values.get("search"), first: address.first, last: address.last })),
-      field("partition", "search", { type: "search", value: search ?? "", key: "search" }), h("button", { type: "submit" }, "Find")),
+    !search && entry.data?.rows.length === 0 ? null : form("Find partitions", "Find", (values) => go(href(topology, "completeness", { by: "partitions", search: values.get("search"), first: address.first, last: address.last })),
+      field("partition", "search", { type: "search", value: search ?? "", key: "search" })),
     shown(entry, (data) => found(topology, address, one, data)),
   ];
 }

@@ -4,17 +4,9 @@ import { countAgain, verify } from "./acts.js";
 import { href, ofAirflow } from "./address.js";
 import { bdi, h, p } from "./dom.js";
 import { button, inside, outside, since } from "./pieces.js";
-import { digits, hours, unit, upTo, zoneOf } from "./words.js";
+import { capital, digits, HERE, lengthOf, unit, upTo } from "./words.js";
 
-export const PAGES = [
-  ["transactions", "Transactions"],
-  ["completeness", "Completeness"],
-  ["batch", "Batch"],
-  ["why", "Why"],
-  ["changes", "Changes"],
-];
-export const NOT_YOURS = "You may not trigger this DAG.";
-const NO_DAG = "Airflow has no DAG of this topology.";
+export const PAGES = ["transactions", "completeness", "batch", "why", "changes"];
 
 export function header(view) {
   const { topology: name } = view;
@@ -23,15 +15,16 @@ export function header(view) {
       h("h1", {}, inside("?", { class: "quiet" }, "Topologies"), h("span", { class: "quiet" }, " / "), bdi(name)),
       view.one && p("told", told(view)),
       view.one && acts(view)),
-    h("nav", { label: "Pages of the topology" }, PAGES.map(([page, title]) => tab(view, page, title))));
+    h("nav", { label: "Pages of the topology" }, PAGES.map((page) => tab(view, page))));
 }
 
 function told({ one, batches }) {
   const { by_interval: byTime, zone, whole_to: whole } = one.topology;
-  const parts = [byTime ? `${unitOf(batches)} of ${zoneOf(zone)}` : "by offset"];
-  if (whole) parts.push(`whole up to ${upTo(whole, zone)}`);
+  const parts = [byTime ? `${unit(lengthOf(batches))} of ${zone ?? "UTC"}` : "not by time"];
+  if (whole) parts.push(`complete up to ${upTo(whole, zone)}`);
   parts.push(...newestOf(one.topology));
   if (one.paused) parts.push(h("strong", { class: "paused" }, "the DAG is paused"));
+  parts.push(`times of ${HERE}`);
   return parts.flatMap((each, at) => (at ? [" · ", each] : [each]));
 }
 
@@ -41,11 +34,6 @@ function newestOf({ newest_txid: newest, current_to_txid: current, committed_at:
   if (!committed) return [words];
   if (newest === current) return [[words, ", ", since(committed)]];
   return [words, [`txid ${digits(current)} committed `, since(committed)]];
-}
-
-export function unitOf(batches) {
-  const timed = batches?.find((each) => each.start && each.end);
-  return timed ? unit(hours(timed.start, timed.end)) : "intervals";
 }
 
 function acts(view) {
@@ -61,13 +49,13 @@ function acts(view) {
 
 // Return the attributes of a button that triggers the topology's DAG.
 export function may(one) {
-  return one.may_trigger ? {} : { disabled: true, "aria-describedby": "may", title: hasDag(one) ? NOT_YOURS : NO_DAG };
+  return one.may_trigger ? {} : { disabled: true, "aria-describedby": "may", title: hasDag(one) ? "You may not trigger this DAG." : "Airflow has no DAG of this topology." };
 }
 
 export function hasDag(one) {
   return one.paused !== null;
 }
 
-function tab({ topology, page }, name, title) {
-  return inside(href(topology, name), { "aria-current": page === name ? "page" : null }, title);
+function tab({ topology, page }, name) {
+  return inside(href(topology, name), { "aria-current": page === name ? "page" : null }, capital(name));
 }

@@ -29,8 +29,7 @@ export function state(batch) {
   const now = look(batch);
   if (now === "replaced") return `counted again by ${batch.replaced_by}`;
   if (now === "restate") return `counts in place of ${batch.position}`;
-  if (now === "failing") return `${batch.status}, newest attempt failed`;
-  if (batch.kind === "restate" && batch.status !== "aborted") return `${batch.status}, to count ${batch.position} again`;
+  if (batch.kind === "restate" && batch.status !== "aborted") return `${now}, to count ${batch.position} again`;
   return LOOKS[now]?.[1] ?? now;
 }
 

@@ -16,6 +16,7 @@ import { transactions } from "./transactions.js";
 import { Turns } from "./turns.js";
 import { askTurn, differs, fingerprint, pause } from "./turn.js";
 import { why } from "./why.js";
+import { capital } from "./words.js";
 
 const SHOWN = { transactions, completeness, batch, why, changes, run };
 const REST_MS = 80;
@@ -41,20 +42,15 @@ function draw() {
 
 function whole() {
   const view = viewOf();
-  document.title = ["txbatch", view.topology, view.topology && titleOf(view.page)].filter(Boolean).reverse().map(plain).join(" · ");
+  document.title = ["txbatch", view.topology, view.topology && capital(view.page)].filter(Boolean).reverse().map(plain).join(" · ");
   if (!view.topology) return [trouble(), topologies(view)];
   if (!now.one) return now.error ? alone(view) : [header(view), h("main", {}, p("quiet asking", "asking…"))];
   return [header(view), h("main", { key: view.page }, trouble(), SHOWN[view.page](view))];
 }
 
-function titleOf(page) {
-  return PAGES.find(([name]) => name === page)?.[1] ?? "Run";
-}
-
 function viewOf() {
   const { address } = now;
-  const known = PAGES.some(([name]) => name === address.page);
-  const page = known ? address.page : address.run_id ? "run" : "transactions";
+  const page = PAGES.includes(address.page) ? address.page : address.run_id ? "run" : "transactions";
   return { ...now, page, topology: address.topology, store, later, soon: () => turns.now(), newest: () => now.batches, intervals: store.peek("intervals")?.intervals ?? now.batches };
 }
 

@@ -3,7 +3,7 @@
 import { follow, href, leave, ofAirflow } from "./address.js";
 import { bdi, h, mark, p, region } from "./dom.js";
 import { look, shape, state } from "./looks.js";
-import { ago, at, clip, when } from "./words.js";
+import { ago, at, capital, clip, digits, when } from "./words.js";
 
 export function inside(address, props, ...words) {
   return h("a", { href: address, on: { click: follow }, ...props }, ...words);
@@ -24,7 +24,7 @@ export function outside(address, props, ...words) {
 
 // Return the link to a run of a DAG; a dash if there is none.
 export function runLink(dagId, runId) {
-  if (!dagId || !runId) return h("span", { class: "quiet" }, runId ?? "–");
+  if (!dagId || !runId) return runId ? h("span", { class: "quiet" }, runId) : "–";
   return outside(ofAirflow("dags", dagId, "runs", runId), { class: "run", title: runId }, runId);
 }
 
@@ -43,6 +43,11 @@ export function moment(text) {
   return h("time", { datetime: text, title: text }, when(text));
 }
 
+// Return when something was done, in brackets; nothing if no one tells.
+export function on(text) {
+  return text && [" (", moment(text), ")"];
+}
+
 export function since(text) {
   const { day, minute } = at(text, undefined);
   return h("time", { datetime: text, title: `${day} ${minute}` }, ago(text));
@@ -53,11 +58,17 @@ export function facts(label, list) {
   return h("ul", { class: "facts", label, "aria-live": "polite" }, there.map((each) => h("li", {}, each)));
 }
 
-// Return a table that scrolls: `columns` as [class, words, title], `rows` as [key, cells, class].
+// Return a number that stands out unless it is nought.
+export function loud(count, kind, ...words) {
+  return h("span", { class: count ? kind : "quiet" }, h("b", {}, digits(count)), ...words);
+}
+
+// Return a table that scrolls: `columns` as [class, words, title], `rows` as [key, cells, class]. An empty column is left out.
 export function table(label, columns, rows) {
-  const heads = columns.map(([kind, words, title]) => h("th", { scope: "col", class: kind, title }, words));
+  const there = columns.map((_, at) => at).filter((at) => rows.some(([, cells]) => cells[at] && cells[at] !== "–"));
+  const heads = there.map((at) => columns[at]).map(([kind, words, title]) => h("th", { scope: "col", class: kind, title }, words));
   const body = rows.map(([key, cells, kind]) =>
-    h("tr", { key, class: kind }, cells.map((each, at) => h("td", { class: columns[at][0] }, each))));
+    h("tr", { key, class: kind }, there.map((at) => h("td", { class: columns[at][0] }, cells[at]))));
   return h("div", { class: "scrolls", ...region(label) }, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
 }
 
@@ -94,8 +105,7 @@ export function refused(error) {
 
 // Return what a refused request is told by.
 export function refusal(error) {
-  const words = error.message;
-  return words.charAt(0).toUpperCase() + words.slice(1) + (/[.!?]$/.test(words) ? "" : ".");
+  return capital(error.message) + (/[.!?]$/.test(error.message) ? "" : ".");
 }
 
 export function button(words, click, props = {}) {
@@ -106,11 +116,11 @@ export function field(label, name, props = {}, ...more) {
   return h("label", { class: "field" }, h("span", {}, label), h("input", { name, autocomplete: "off", ...props }), ...more);
 }
 
-// Return a form of one line, whose values go to `done`.
-export function form(label, done, ...content) {
+// Return a form of one line, whose values go to `done`; the button has the words `act`.
+export function form(label, act, done, ...fields) {
   const submit = (event, node) => {
     event.preventDefault();
     done(new FormData(node));
   };
-  return h("form", { class: "line", label, on: { submit } }, ...content);
+  return h("form", { class: "line", label, on: { submit } }, fields, h("button", { type: "submit" }, act));
 }

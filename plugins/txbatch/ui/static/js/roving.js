@@ -20,7 +20,7 @@ export function cell(key, here, name, sign, words, click, tried = false) {
 
 // Return the handlers of the element around the cells of a group.
 export function around(group) {
-  return { keydown: (event, node) => moved(event, node), focusin: (event, node) => took(group, event, node) };
+  return { keydown: moved, focusin: (event, node) => took(group, event, node) };
 }
 
 function took(group, event, node) {

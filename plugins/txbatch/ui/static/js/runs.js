@@ -2,7 +2,7 @@
 
 import { airflow, part } from "./api.js";
 
-export const PAUSE_MS = 3000;
+const PAUSE_MS = 3000;
 const ENDED = new Set(["success", "failed"]);
 
 // Trigger a run of a DAG. Return its id. Raise Refused with Airflow's words.

@@ -21,7 +21,7 @@ export function strip(topology, batches, zone) {
   return h("div", { class: "strip", role: "group", label: "Batches, oldest first", on: around(GROUP) }, cells);
 }
 
-export function sentence(batch, zone) {
+function sentence(batch, zone) {
   const parts = [`txid ${batch.txid}`, batch.start && covers(batch.start, batch.end, zone), state(batch)];
   parts.push(batch.records != null && many(batch.records, "record"), many(batch.attempts, "attempt"));
   return parts.filter(Boolean).join(", ");

@@ -2,8 +2,8 @@
 
 // Follow the theme of the surrounding Airflow, now and when somebody switches.
 export function followTheme() {
-  const around = surrounding();
-  if (!around) return;
+  if (window.parent === window) return;
+  const around = window.parent.document.documentElement;
   const take = () => {
     const dark = around.classList.contains("dark");
     const light = around.classList.contains("light");
@@ -11,12 +11,4 @@ export function followTheme() {
   };
   take();
   new MutationObserver(take).observe(around, { attributes: true, attributeFilter: ["class"] });
-}
-
-function surrounding() {
-  try {
-    return window.parent === window ? null : window.parent.document.documentElement;
-  } catch {
-    return null;
-  }
 }

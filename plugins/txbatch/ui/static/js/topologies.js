@@ -2,18 +2,12 @@
 
 import { href } from "./address.js";
 import { bdi, h, p } from "./dom.js";
-import { inside, shown, since, table } from "./pieces.js";
+import { inside, loud, shown, since, table } from "./pieces.js";
 import { digits, upTo } from "./words.js";
 
 const COLUMNS = [
-  ["", "topology"],
-  ["", "whole up to"],
-  ["number", "holes"],
-  ["number", "fail"],
-  ["number", "wait"],
-  ["number", "in flight"],
-  ["number", "newest"],
-  ["wide", "committed"],
+  ...[["", "topology"], ["", "complete up to"], ["number", "holes"], ["number", "failing"]],
+  ...[["number", "waiting"], ["number", "in flight"], ["number", "newest"], ["wide", "committed"]],
 ];
 
 export function topologies({ store }) {
@@ -27,7 +21,6 @@ function list({ topologies: all }) {
 }
 
 function row(each) {
-  const loud = (count, kind) => h("span", { class: count ? kind : "quiet" }, digits(count));
   return [
     inside(href(each.topology, "transactions"), {}, bdi(each.topology)),
     each.whole_to ? upTo(each.whole_to, each.zone) : "–",

@@ -7,19 +7,13 @@ import { codeIn } from "./explain.js";
 import { hasDag } from "./header.js";
 import { legendOf, look } from "./looks.js";
 import { overviewBar, WINDOW } from "./overview.js";
-import { button, facts, field, form, inside, outside, runLink, shown, since, stateOf, step, table, txidLink, well } from "./pieces.js";
+import { button, facts, field, form, inside, loud, outside, runLink, shown, since, stateOf, step, table, txidLink, well } from "./pieces.js";
 import { legend, strip } from "./strip.js";
 import { clip, covers, digits, many, took } from "./words.js";
 
 const COLUMNS = [
-  ["number", "txid"],
-  ["", "covers"],
-  ["", "state"],
-  ["number", "records"],
-  ["number", "keys"],
-  ["number", "tries"],
-  ["number wide", "took"],
-  ["wide", "run"],
+  ...[["number", "txid"], ["", "covers"], ["", "state"], ["number", "records"]],
+  ...[["number", "keys"], ["number", "tries"], ["number wide", "took"], ["wide", "run"]],
 ];
 
 export function transactions(view) {
@@ -44,15 +38,14 @@ function nothing({ topology, one }) {
 
 function overallFacts({ one, topology }) {
   const { newest_txid: newest, gaps, in_flight: flying, waiting, failing, left_out: away } = one.topology;
-  const loud = (count, kind, ...words) => h("span", { class: count ? kind : "quiet" }, h("b", {}, digits(count)), ...words);
   const holes = loud(gaps, "hole", gaps === 1 ? " hole" : " holes");
   return facts("At a glance", [
     h("span", {}, h("b", {}, digits(newest)), " newest"),
     one.topology.by_interval && (gaps ? inside(href(topology, "completeness"), {}, holes) : holes),
     away > 0 && inside(href(topology, "completeness"), { class: "hole" }, `${many(away, "partition")} left out`),
     loud(flying, "flying", " in flight"),
-    loud(waiting, "waits", waiting === 1 ? " waits" : " wait"),
-    loud(failing, "fails", failing === 1 ? " fails" : " fail"),
+    loud(waiting, "waits", " waiting"),
+    loud(failing, "fails", " failing"),
   ]);
 }
 
@@ -77,7 +70,7 @@ function pager({ topology, address: { before, show }, batches, one, next }) {
 function goTo({ topology, one }) {
   const done = (values) => go(href(topology, "batch", { txid: values.get("txid") }));
   const asked = { type: "number", min: 1, max: one.topology.newest_txid, required: true, key: "txid" };
-  return form("Go to a txid", done, field("go to txid", "txid", asked), h("button", { type: "submit" }, "Go"));
+  return form("Go to a txid", "Go", done, field("go to txid", "txid", asked));
 }
 
 function filters({ topology, address }) {
@@ -86,7 +79,7 @@ function filters({ topology, address }) {
     const to = () => go(href(topology, "transactions", { show: on ? null : name }));
     return button(words, to, { "aria-pressed": on ? "true" : "false", key: name });
   };
-  return h("span", { class: "filters" }, toggle("failed", "Failed only"), toggle("waiting", "Waiting only"));
+  return h("span", { class: "filters" }, toggle("failed", "Failing only"), toggle("waiting", "Waiting only"));
 }
 
 function failures(one, topology) {
@@ -118,7 +111,7 @@ function wait(each, topology) {
 }
 
 export function list(view, batches) {
-  if (batches.length === 0) return well(view.address.show === "failed" ? "No batch has failed." : "No batch is here.");
+  if (batches.length === 0) return well(view.address.show === "failed" ? "No batch is failing." : "No batch is here.");
   const { zone } = view.one.topology;
   const rows = batches.map((each) => [String(each.txid), row(view, each, zone), `look-${look(each)}`]);
   return table("Batches, newest first", COLUMNS, rows);
@@ -127,7 +120,7 @@ export function list(view, batches) {
 function row({ topology }, each, zone) {
   return [
     txidLink(topology, each.txid, digits(each.txid)),
-    each.kind === "restate" ? ["position ", txidLink(topology, each.position, digits(each.position))] : covers(each.start, each.end, zone),
+    each.kind === "restate" ? txidLink(topology, each.position, each.start ? covers(each.start, each.end, zone) : `as txid ${each.position}`) : covers(each.start, each.end, zone),
     stateOf(each),
     digits(each.records),
     keysOf(each),
@@ -137,7 +130,7 @@ function row({ topology }, each, zone) {
   ];
 }
 
-export function keysOf(each) {
+function keysOf(each) {
   const counts = Object.entries(each.keys ?? {});
   if (counts.length === 0) return "–";
   if (counts.length === 1) return digits(counts[0][1]);

@@ -3,8 +3,8 @@
 import { go, href } from "./address.js";
 import { route } from "./api.js";
 import { value } from "./changes.js";
-import { bdi, h, p } from "./dom.js";
-import { field, form, ill, refused, runLink, shown, stale, table, txidLink, well } from "./pieces.js";
+import { bdi, h, mark, p } from "./dom.js";
+import { field, form, ill, inside, refused, runLink, shown, stale, table, txidLink, well } from "./pieces.js";
 import { chosen, folded, lost, noValues, past, stateField } from "./states.js";
 import { clip, covers, digits, many, when } from "./words.js";
 
@@ -43,8 +43,8 @@ function ask(view, state, path) {
       on: { input: (event) => complete(event, at) },
     }, h("datalist", { id }, options));
   });
-  return form("Which number", done,
-    stateField(one, state, (name) => go(href(topology, "why", { state: name }))), fields, h("button", { type: "submit" }, "Why"));
+  return form("Which number", "Why", done,
+    stateField(one, state, (name) => go(href(topology, "why", { state: name }))), fields);
 }
 
 function keysToChoose({ store, topology }, state, path) {
@@ -58,8 +58,7 @@ function keysToChoose({ store, topology }, state, path) {
 
 function link(topology, state, row) {
   const to = href(topology, "why", { state: state.state, key: row.map((each) => each ?? "") });
-  const click = (event) => (event.preventDefault(), go(to));
-  return h("a", { href: to, on: { click } }, row.map((each, at) => [at ? " · " : "", bdi(each ?? "null")]));
+  return inside(to, {}, row.map((each, at) => [at ? " · " : "", bdi(each ?? "null")]));
 }
 
 function answer(view, state, path) {
@@ -67,10 +66,12 @@ function answer(view, state, path) {
   if (!state.past_kept) return past(state);
   const entry = store.need("why", `${path}/why`, { key: address.key });
   const now = view.one.topology.current_to_txid ?? view.one.topology.newest_txid ?? 1;
-  const asked = Number(address.as_of ?? now);
+  const found = address.at && store.need("committed", route(view.topology, "committed"), { before: address.at });
+  const asked = Number(found ? (found.data?.txid ?? now) : (address.as_of ?? now));
   const then = Number.isInteger(asked) ? Math.min(Math.max(asked, state.horizon), now) : now;
   return shown(entry, (data) => [
     slider(view, state, path, data, then, now),
+    ofTime(view, state, found),
     then === now && sum(data),
     versions(view, then === now ? data : asOf(data, then)),
   ]);
@@ -92,9 +93,18 @@ function slider(view, state, path, data, then, now) {
     h("div", { class: "slider" },
       h("label", { for: "as-of" }, `as of ${told}`),
       h("input", { id: "as-of", type: "range", min: state.horizon, max: now, step: 1, value: then, "aria-valuetext": of ? `${told}, ${of}` : told, key: "as-of", on: { input: move } }),
-      h("span", { class: "quiet", "aria-hidden": "true" }, "now")),
+      mark("now", "quiet")),
     p("quiet", of ?? "–"),
     entry?.error ? refused(entry.error) : numbers(data.columns, entry ? entry.data?.row : data.value, entry));
+}
+
+// The form that asks which txid was committed last before a time, where the reader is.
+function ofTime({ topology, address }, state, found) {
+  const done = (values) => go(href(topology, "why", { state: state.state, key: address.key, at: new Date(values.get("time")).toISOString() }));
+  return [
+    form("As of a time", "Go", done, field("as it was at", "time", { type: "datetime-local", required: true, key: "time" })),
+    found?.error ? refused(found.error) : found?.data && (found.data.txid ?? -1) < state.horizon && ill("Nothing that is kept was committed before then."),
+  ];
 }
 
 function moments(batch, zone) {

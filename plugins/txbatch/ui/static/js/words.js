@@ -1,5 +1,9 @@
 // Numbers, times and intervals in words. A number stays the text that it came as.
 
+// The zone of all moments that are no intervals.
+export const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+// The hours of each unit, and by how much they may differ.
+const UNITS = [["hours", 1, 0.01], ["days", 24, 2], ["weeks", 168, 8], ["months", 705, 45]];
 const formats = new Map();
 
 // Return a number with its thousands grouped, any other text as it is.
@@ -43,19 +47,14 @@ function format(zone) {
   return formats.get(zone);
 }
 
-function formatter(zone) {
+function formatter(timeZone) {
   const two = "2-digit";
-  const fields = { year: "numeric", month: two, day: two, hour: two, minute: two, second: two, hourCycle: "h23" };
+  const fields = { year: "numeric", month: two, day: two, hour: two, minute: two, second: two, hourCycle: "h23", timeZone };
   try {
-    return new Intl.DateTimeFormat("en-GB", { ...fields, timeZone: zone });
+    return new Intl.DateTimeFormat("en-GB", fields);
   } catch {
-    return new Intl.DateTimeFormat("en-GB", { ...fields, timeZone: "UTC" });
+    return formatter("UTC");
   }
-}
-
-// Return the zone in which intervals are told: the topology's, else UTC.
-export function zoneOf(zone) {
-  return zone ?? "UTC";
 }
 
 export function covers(start, end, zone) {
@@ -77,12 +76,18 @@ export function hours(start, end) {
   return (Date.parse(end) - Date.parse(start)) / 3600000;
 }
 
+// Return the hours that the first interval of some batches has; undefined if none is by time.
+export function lengthOf(batches) {
+  const timed = batches?.find((each) => each.start && each.end);
+  return timed && hours(timed.start, timed.end);
+}
+
 export function unit(length) {
-  if (length > 0.99 && length < 1.01) return "hours";
-  if (length > 22 && length < 26) return "days";
-  if (length > 160 && length < 176) return "weeks";
-  if (length > 660 && length < 750) return "months";
-  return "intervals";
+  return UNITS.find(([, mean, off]) => Math.abs(length - mean) < off)?.[0] ?? "intervals";
+}
+
+export function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 export function clip(text, length = 160) {
