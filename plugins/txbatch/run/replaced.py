@@ -1,4 +1,4 @@
-"""The version that counts at the position of a committed batch, and the words for a restate there (R17)."""
+"""The counting version at the position of a committed batch, and the words for a restate there (R17)."""
 
 from __future__ import annotations
 
