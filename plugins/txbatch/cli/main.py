@@ -90,9 +90,13 @@ class Commands(MutableMapping[str, click.Command]):
         self._found: dict[str, click.Command | None] = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> click.Command:
-        """Return a command."""
+        """Return a command. Raise ImportError for a KeyError of the import: a KeyError stands for an unknown command."""
         if (found := self._found[name]) is None:
-            found = self._found[name] = resolve_name(f"{__package__}.{PLACES[name]}")
+            place = f"{__package__}.{PLACES[name]}"
+            try:
+                found = self._found[name] = resolve_name(place)
+            except KeyError as error:
+                raise ImportError(f"`{name}`: KeyError: {error}") from error
         return found
 
     def __setitem__(self, name: str, command: click.Command) -> None:
