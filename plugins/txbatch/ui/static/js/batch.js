@@ -96,10 +96,10 @@ function fate(view, { batch: now, restates, given_up_by: by, gives_up: of, inter
   const open = restates.find((each) => each.status !== "committed" && each.status !== "aborted" && each.txid !== now.txid);
   if (open) return p("fate", txidLink(topology, open.txid), " is going to count in its place", because(open), ".");
   if (now.status === "aborted") {
-    return p("fate", "It was given up and counts nothing", because(now), ". ", by ? [txidLink(topology, by), AS_READ] : freed(view, now, taken));
+    return p("fate", "It was given up and counts nothing", because(now), ". ", by ? [txidLink(topology, by), " counts records of it as read."] : freed(view, now, taken));
   }
   if (now.kind === "skip") {
-    return p("fate", "Its records count as read, and count nothing", because(now), ".", of && [" They are those of ", txidLink(topology, of), "."]);
+    return p("fate", "Its records count as read, and count nothing", because(now), ".", of && [" They are of ", txidLink(topology, of), "."]);
   }
   return now.reason ? p("fate", "Reason", because(now), ".") : null;
 }
