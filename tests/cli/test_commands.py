@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from cli_support import refused
+from click import Context
 from click.testing import CliRunner, Result
 
 from txbatch import settings
-from txbatch.cli.main import main
+from txbatch.cli.main import OnDemand, Unread, main
 from txbatch.embedded import postgres
 
 Txbatch = Callable[..., Result]
@@ -302,3 +303,16 @@ def test_status_imports_what_status_needs(home: Path, postgres_url: str) -> None
     imported = said.splitlines()[-1].split()
     assert "txbatch.postgres.reading.ledger_reader" in imported
     assert [name for name in imported if f"{name}.".startswith(NOT_OF_STATUS)] == []
+
+
+def test_a_command_whose_import_fails_is_not_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of another package may look for a variable of the environment as soon as it is imported."""
+
+    def imported(_: str) -> None:
+        raise KeyError("SPARK_HOME")
+
+    monkeypatch.setattr("txbatch.cli.main.resolve_name", imported)
+    group = OnDemand(commands={"run": Unread("run")})
+    with pytest.raises(KeyError, match="SPARK_HOME"):
+        group.get_command(Context(group), "run")
+    assert group.get_command(Context(group), "rum") is None

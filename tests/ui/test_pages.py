@@ -406,13 +406,17 @@ def test_not_all_is_well_while_a_partition_is_left_out(browser: Browser, example
 @pytest.mark.parametrize(
     ("txid", "changes", "told", "to"),
     [
-        (32, {"status": "aborted", "given_up_by": 35}, "It was given up and counts nothing: “cut off”. txid 35 ", 35),
-        (35, {"kind": "skip", "gives_up": 32}, "count nothing: “cut off”. They are those of txid 32.", 32),
+        (
+            *(32, {"status": "aborted", "given_up_by": 35}),
+            *("It was given up and counts nothing: “cut off”. txid 35 counts records of it as read.", 35),
+        ),
+        (35, {"kind": "skip", "gives_up": 32}, "count nothing: “cut off”. They are of txid 32.", 32),
     ],
 )
 def test_a_batch_that_was_given_up_and_what_counts_its_records_lead_to_each_other(
     browser: Browser, examples: Examples, txid: int, changes: dict[str, Any], told: str, to: int
 ) -> None:
+    """Records of it: those of one partition alone may have been given up, and the next plan reads all others."""
     batch = payload("batch")
     own = {name: changes.pop(name) for name in ("status", "kind") if name in changes}
     batch["batch"].update(own, txid=txid, reason="cut off")

@@ -90,10 +90,10 @@ function fate(view, { batch: now, restates, given_up_by: by, gives_up: of, inter
   const open = restates.find((each) => each.status !== "committed" && each.status !== "aborted" && each.txid !== now.txid);
   if (open) return p("", txidLink(topology, open.txid), " is going to count in its place", because(open), ".");
   if (now.status === "aborted") {
-    return p("", "It was given up", on(now.aborted_at), " and counts nothing", because(now), ". ", by ? [txidLink(topology, by), AS_READ] : freed(view, now, taken));
+    return p("", "It was given up", on(now.aborted_at), " and counts nothing", because(now), ". ", by ? [txidLink(topology, by), " counts records of it as read."] : freed(view, now, taken));
   }
   if (now.kind === "skip") {
-    return p("", "Its records count as read, and count nothing", because(now), ".", of && [" They are those of ", txidLink(topology, of), "."]);
+    return p("", "Its records count as read, and count nothing", because(now), ".", of && [" They are of ", txidLink(topology, of), "."]);
   }
   return now.reason ? p("", "Reason", because(now), ".") : null;
 }
