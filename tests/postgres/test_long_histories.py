@@ -60,7 +60,8 @@ LAST = (
 VIEWS = {
     "SELECT * FROM report.topologies ORDER BY topology": 1_000,
     "SELECT * FROM report.exceptional_txids WHERE topology = 'log' ORDER BY txid DESC LIMIT 2000": 300,
-    "SELECT count(*) FROM report.batches WHERE topology = 'log' AND txid > 10": 2_500,
+    # Whoever counts all batches reads each once, and looks nothing up for it.
+    "SELECT count(*) FROM report.batches WHERE topology = 'log' AND txid > 10": MANY // 8,
     "SELECT * FROM report.completeness WHERE topology = 'log'": 500,
     "SELECT * FROM report.completeness WHERE topology = 'hours'": 500,
 }
