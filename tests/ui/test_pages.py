@@ -250,7 +250,7 @@ def test_a_hole_of_a_batch_that_was_given_up_says_so_with_its_reason(
     [
         ({"kind": "ordinary", "status": "committed"}, "“damaged”. txid 40 counts its interval now."),
         ({"kind": "restate", "status": "committed"}, "“damaged”. txid 40 counts its interval now."),
-        ({"kind": "skip", "status": "committed"}, "“damaged”. txid 40 counts its records as read."),
+        ({"kind": "skip", "status": "committed"}, "“damaged”. txid 40 counts records of it as read."),
         ({"kind": "ordinary", "status": "planned"}, "“damaged”. txid 40 has its interval, and is planned."),
     ],
 )

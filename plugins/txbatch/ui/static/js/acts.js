@@ -101,8 +101,8 @@ export function giveUp(view, batch) {
     // Of one partition alone, records can only be counted as read.
     const lock = ({ target }) => {
       const [free, read] = target.form.elements.skip;
-      const filled = target.value.trim() !== "";
-      if (filled !== free.disabled) free.disabled = read.checked = filled;
+      const on = target.value.trim() !== "";
+      if (on !== free.disabled) free.disabled = read.checked = on;
     };
     const byTime = view.one.topology.by_interval;
     const restate = batch.kind === "restate";

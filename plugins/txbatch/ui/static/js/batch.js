@@ -1,4 +1,4 @@
-// The page Batch: what it covers, the proof that it counts once, its times, changes and reads.
+// The page Batch: what it covers, the proof that it counts once, its times and changes.
 
 import { countAgain, countHole, giveUp, verify } from "./acts.js";
 import { go, href, ofAirflow } from "./address.js";
@@ -10,7 +10,7 @@ import { may } from "./header.js";
 import { because, button, choice, facts, ill, inside, moment, on, outside, runLink, shown, stateOf, table, txidLink } from "./pieces.js";
 import { clip, covers, digits, many, took } from "./words.js";
 
-const AS_READ = " counts its records as read.";
+const AS_READ = " counts records of it as read.";
 const READS = [["", "stream"], ["", "read"], ["number", "from"], ["number", "to"], ["number", "records"], ["", ""]];
 
 // Return the page of a batch: the one in the address, else the newest.
@@ -90,7 +90,7 @@ function fate(view, { batch: now, restates, given_up_by: by, gives_up: of, inter
   const open = restates.find((each) => each.status !== "committed" && each.status !== "aborted" && each.txid !== now.txid);
   if (open) return p("", txidLink(topology, open.txid), " is going to count in its place", because(open), ".");
   if (now.status === "aborted") {
-    return p("", "It was given up", on(now.aborted_at), " and counts nothing", because(now), ". ", by ? [txidLink(topology, by), " counts records of it as read."] : freed(view, now, taken));
+    return p("", "It was given up", on(now.aborted_at), " and counts nothing", because(now), ". ", by ? [txidLink(topology, by), AS_READ] : freed(view, now, taken));
   }
   if (now.kind === "skip") {
     return p("", "Its records count as read, and count nothing", because(now), ".", of && [" They are of ", txidLink(topology, of), "."]);
@@ -98,7 +98,7 @@ function fate(view, { batch: now, restates, given_up_by: by, gives_up: of, inter
   return now.reason ? p("", "Reason", because(now), ".") : null;
 }
 
-// What became of the interval of a batch that was given up.
+// What became of an interval that was given up.
 function freed(view, now, taken) {
   const { topology, one } = view;
   if (taken) return [txidLink(topology, taken.txid), taken.status !== "committed" ? ` has its interval, and is ${taken.status}.` : taken.kind === "skip" ? AS_READ : " counts its interval now."];
