@@ -84,7 +84,7 @@ def usage_errors_coded() -> Iterator[None]:
 
 
 class Unread(click.Command):
-    """A command still to be imported: click lists the name, and offers the name for a similar one."""
+    """A command not imported yet: click lists the name, and offers the name for a similar name."""
 
 
 class OnDemand(click.Group):

@@ -286,7 +286,7 @@ def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
 
 
 def _last_look(row: Mapping[str, Any]) -> str:
-    """Return the newest batch with the file in its list as before; empty if each file is read once, or the file is new."""
+    """Return the newest batch planned with an earlier version of a file; empty if files are read once, or for a new file."""
     known = "seen_by" in row and row["txid"] is not None
     return f"; txid {row['txid']} was the last batch to look at the file" if known else ""
 

@@ -16,8 +16,8 @@ from txbatch.run.progress import Progress, Tell, log_progress
 def show_progress(topology: str, of: int | None, application: Application) -> Iterator[Tell]:
     """Context manager. Yield a function to show progress: on a terminal one changing line, below the log, removed at the end.
 
-    The current stage of Spark is below the line. The cursor stands on an empty line below: where the shell tells that the
-    process was killed.
+    The current stage of Spark is below the line. The cursor stands on an empty line below, for the shell's word of a killed
+    process.
     """
     if not sys.stderr.isatty():
         with log_progress(topology, of, lambda: application.stage) as tell:

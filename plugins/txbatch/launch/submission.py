@@ -206,9 +206,9 @@ class SparkSubmit:
 
 @contextmanager
 def _output() -> Iterator[int]:
-    """Context manager. Yield where a program prints to: stderr; of a terminal a pipe, for a line of progress may stand there.
+    """Context manager. Yield the output of a program: stderr, or on a terminal a pipe, because a line of progress may be shown.
 
-    Each line of the pipe is printed by `sys.stderr`, which the line of progress has taken over.
+    `sys.stderr` prints each line of the pipe: above the line of progress.
     """
     if not sys.stderr.isatty():
         yield _STDERR

@@ -151,7 +151,7 @@ def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[
 
 
 def _specs(part: str, columns: Metadata, other: Metadata) -> dict[str, str]:
-    """Return each key or value with the type and the merge, or with the aggregate, if `other` has another one."""
+    """Return each key or value with the type and the merge, or with the aggregate, if the aggregate differs in `other`."""
     own, others = (each.get("aggregates", {}) if part == "values" else {} for each in (columns, other))
     otherwise = {name for name in own.keys() & others.keys() if own[name] != others[name]}
     return {name: own[name] if name in otherwise else _spec(*spec) for name, *spec in columns[part]}
