@@ -64,11 +64,6 @@ SELECT b.* FROM (SELECT CAST(NULL AS timestamptz) AS aborted_at) older CROSS JOI
           AND (CAST(:txids AS bigint[]) IS NULL OR b.txid = ANY (CAST(:txids AS bigint[])))
         ORDER BY b.txid DESC LIMIT :limit) b;
 
--- page_covers --
--- The intervals of some batches.
-SELECT txid, interval_start, interval_end FROM report.batches
- WHERE topology = :topology AND txid = ANY (CAST(:txids AS bigint[])) AND interval_start IS NOT NULL;
-
 -- page_committed --
 -- The txid that was committed last before a time, by halves: all batches but skips are committed in the order of their txids.
 WITH RECURSIVE halves (low, high) AS (

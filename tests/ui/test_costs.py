@@ -31,7 +31,6 @@ ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
     "aborted": ("page_batches", {"topology": "log", "limit": 61, **NONE, "status": "aborted"}, 2_000),
     "in flight": ("page_batches", {"topology": "log", "limit": 61, **NONE, "status": "planned"}, 100),
     "committed before": ("page_committed", {"topology": "log", "newest": 20_000, "before": START}, 500),
-    "what restates cover": ("page_covers", {"topology": "hours", "txids": [7, 777]}, 50),
     "of a run": ("page_run_txids", {"topology": "log", "run_id": "run 777", "limit": 500}, 100),
     "a batch": ("page_batches", {"topology": "log", "limit": 1, **NONE, "txids": [777]}, 100),
     "its attempts": ("page_attempts", {"topology": "log", "txid": 777, "limit": 101}, 50),

@@ -366,7 +366,7 @@ def test_what_is_cut_on_a_phone_fades_out_until_it_is_scrolled_to_its_end(browse
 def test_on_a_phone_the_list_shows_first_what_goes_wrong(browser: Browser, examples: Examples) -> None:
     with opened(browser, examples.url(), viewport=PHONE) as watched:
         region = watched.page.get_by_role("region", name="Topologies")
-        for name in ("complete up to", "holes", "failing", "waiting"):
+        for name in ("complete to", "holes", "failing", "waiting"):
             box = region.get_by_role("columnheader", name=name).bounding_box()
             assert box, name
             assert box["x"] + box["width"] <= PHONE["width"], name

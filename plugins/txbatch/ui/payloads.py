@@ -19,7 +19,6 @@ from txbatch.ui.state_payloads import Column, State
 #  Exceptional.look    planned, emitted, failing, aborted, restate, skip or replaced
 #  Proof.records_read  null before the commit, and so is `equal`; `rebuilt`: a rebuild has counted the batch anew since, so that
 #                      `equal` is null. The ledger keeps no verdict of a verification: the runs of T.verify have it
-#  Batch.start         of a restate, the interval of its position
 #  Committed           not in the design: the txid that was committed last before a time
 #  Changes             keys apart from values: {key: [...], before: [...] | null, after: [...] | null}; the same of a batch
 #                      (from_txid = X - 1, to_txid = X) and between two txids
@@ -138,10 +137,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch, as in `report.batches`. `start` and `end` of a restate are the interval that the restate counts again.
-
-    `aborted_at` is None for any other batch, and in a ledger older than migration 50.
-    """
+    """A batch, as in `report.batches`. `aborted_at` is None for a batch not aborted, and in a ledger older than migration 50."""
 
     txid: int
     position: int

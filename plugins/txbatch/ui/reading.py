@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -95,7 +94,7 @@ def batches(
     found = _batches(connection, name, limit + 1, before=before, status=status, txids=txids)
     if not found:
         known(connection, name)
-    return Batches(_covering(connection, name, found[:limit]), found[limit - 1].txid if len(found) > limit else None)
+    return Batches(found[:limit], found[limit - 1].txid if len(found) > limit else None)
 
 
 def committed(connection: Connection, name: str, before: datetime) -> Committed:
@@ -110,18 +109,17 @@ def of_run(connection: Connection, name: str, run_id: str) -> Run:
     txids = [row["txid"] for row in _rows(connection, "page_run_txids", topology=name, run_id=run_id, limit=OF_RUN_MAX)]
     if not txids:
         known(connection, name)
-    return Run(_covering(connection, name, _batches(connection, name, OF_RUN_MAX, txids=txids)))
+    return Run(_batches(connection, name, OF_RUN_MAX, txids=txids))
 
 
 def detail(connection: Connection, name: str, txid: int) -> Detail:
     """Return a batch with its attempts, reads and restates. Raise UnknownName if the batch is unknown."""
     batch, of = batch_of(connection, name, txid), {"topology": name, "txid": txid}
-    (covering,) = _covering(connection, name, [batch])
     attempts = _rows(connection, "page_attempts", **of, limit=ATTEMPTS_MAX + 1)
     reads = _rows(connection, "page_reads", **of, limit=READS_MAX + 1)
     restates = _rows(connection, "page_restates", topology=name, position=batch.position, limit=RESTATES_MAX)
     return Detail(
-        batch=covering,
+        batch=batch,
         attempts=[shown.attempt(row) for row in reversed(attempts[:ATTEMPTS_MAX])],
         more_attempts=len(attempts) > ATTEMPTS_MAX,
         reads=[shown.read(row) for row in reads[:READS_MAX]],
@@ -130,7 +128,7 @@ def detail(connection: Connection, name: str, txid: int) -> Detail:
         proof=_proof(connection, name, batch),
         given_up_by=_given_up_by(connection, name, batch) if batch.status == "aborted" else None,
         gives_up=_other(connection, "page_gives_up", name, batch, txid) if batch.kind == "skip" else None,
-        interval_by=_interval_by(connection, name, batch) if batch.status == "aborted" and batch.start else None,
+        interval_by=_interval_by(connection, name, batch) if batch.status == "aborted" else None,
         triggered_by=None,
     )
 
@@ -231,7 +229,9 @@ def _given_up_by(connection: Connection, name: str, batch: Batch) -> int | None:
 
 
 def _interval_by(connection: Connection, name: str, batch: Batch) -> Successor | None:
-    """Return the batch that has all of the interval of an aborted batch by now; None without such a batch."""
+    """Return the batch that has all of the interval of an aborted batch by now; None without such a batch. A restate held none."""
+    if batch.kind == "restate" or batch.start is None:
+        return None
     found = _rows(connection, "page_interval_by", topology=name, start=batch.start, end=batch.end)
     return next((Successor(**row) for row in found), None)
 
@@ -244,20 +244,6 @@ def _other(connection: Connection, statement: str, name: str, batch: Batch, txid
 def _batches(connection: Connection, name: str, limit: int, **asked_for: Any) -> list[Batch]:
     given = {"before": None, "status": None, "txids": None, **asked_for}
     return [shown.batch(row) for row in _rows(connection, "page_batches", topology=name, limit=limit, **given)]
-
-
-def _covering(connection: Connection, name: str, found: list[Batch]) -> list[Batch]:
-    """Return batches, each restate with the interval of its position: a restate holds none."""
-    positions = [each.position for each in found if each.kind == "restate"]
-    if not positions:
-        return found
-    covers = {row["txid"]: row for row in _rows(connection, "page_covers", topology=name, txids=positions)}
-    return [
-        replace(each, start=shown.at(of["interval_start"]), end=shown.at(of["interval_end"]))
-        if each.kind == "restate" and (of := covers.get(each.position))
-        else each
-        for each in found
-    ]
 
 
 def _newest(connection: Connection, statement: str, name: str, window: Window) -> list[Any]:

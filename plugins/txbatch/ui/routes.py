@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec, get_type_hints
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from pydantic import TypeAdapter
 
 from txbatch.error_pages import read_pages
 from txbatch.ui import airflow_auth, asked, reading, values
@@ -30,6 +31,7 @@ from txbatch.ui.payloads import (
 from txbatch.ui.reader import Reader
 from txbatch.ui.state_payloads import AsOf, Changes, Committed, Keys, Why
 
+P = ParamSpec("P")
 Text = str | None
 Key = Annotated[list[str], Query()]
 _PROBLEMS: dict[int | str, dict[str, Any]] = {code: {"model": Problem} for code in (401, 403, 404, 410, 422, 503)}
@@ -50,6 +52,17 @@ def shows_values() -> None:
     """Raise 403 if pages show no values of states."""
     if not airflow_auth.show_values():
         raise HTTPException(403, "pages show no values here: [txbatch] pages_show_values is false")
+
+
+def written(endpoint: Callable[P, Any]) -> Callable[P, Response]:
+    """Return an endpoint whose thread writes the JSON, too. FastAPI checks an answer in a second thread, and then writes it."""
+    adapter = TypeAdapter(get_type_hints(endpoint)["return"])
+
+    @wraps(endpoint)
+    def write(*args: P.args, **given: P.kwargs) -> Response:
+        return Response(adapter.dump_json(endpoint(*args, **given)), media_type="application/json")
+
+    return write
 
 
 def router(reader: Reader, openapi: Callable[[], dict[str, Any]]) -> APIRouter:
@@ -93,6 +106,7 @@ def _of_topologies(made: APIRouter, reader: Reader) -> None:
             return reading.one(connection, name, told)
 
     @made.get(f"{_TOPOLOGY}/turn")
+    @written
     def turn(name: Readable, user: User, before: Text = None, limit: Text = None, failed: Text = None) -> Turn:
         """Return a topology and the newest batches of the topology, for an open page."""
         below, most, only_failed = _asked_of_batches(before, limit, failed)
@@ -150,6 +164,7 @@ def _asked_of_batches(before: Text, limit: Text, failed: Text) -> tuple[int | No
 
 def _of_batches(made: APIRouter, reader: Reader) -> None:
     @made.get(f"{_TOPOLOGY}/batches")
+    @written
     def batches(
         name: Readable, before: Text = None, limit: Text = None, status: Text = None, failed: Text = None
     ) -> Batches:

@@ -6,7 +6,7 @@ import { inside, loud, shown, since, table } from "./pieces.js";
 import { digits, upTo } from "./words.js";
 
 const COLUMNS = [
-  ...[["", "topology"], ["", "complete up to"], ["number", "holes"], ["number", "failing"]],
+  ...[["", "topology"], ["", "complete to"], ["number", "holes"], ["number", "failing"]],
   ...[["number", "waiting"], ["number", "in flight"], ["number", "newest"], ["wide", "committed"]],
 ];
 
