@@ -13,7 +13,7 @@ from txbatch import Interval, PostgresIntervalSpout
 from txbatch.core.batch.transaction import Metadata
 from txbatch.settings import source_url
 from txbatch.spouts.tables import stretches
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.copy_text import Copy
 from txbatch.spouts.tables.intervals import TimeColumn, parts_of, rows_of
 from txbatch.spouts.tables.stretches import Part
 

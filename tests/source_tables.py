@@ -19,7 +19,7 @@ from txbatch.settings import source_url
 from txbatch.spouts.postgres_table import rows_of
 from txbatch.spouts.tables import prepare, stretches
 from txbatch.spouts.tables.connection import run_all
-from txbatch.spouts.tables.copy_csv import Copy, Stretch
+from txbatch.spouts.tables.copy_text import Copy, Stretch
 from txbatch.spouts.tables.description import describe
 from txbatch.spouts.tables.stretches import Part
 from txbatch.spouts.tables.windows import any_of, conditions

@@ -15,7 +15,7 @@ from itertools import pairwise
 from txbatch.core.records.fields import Field
 from txbatch.spouts.tables.columns import selected
 from txbatch.spouts.tables.connection import NEWER, Session
-from txbatch.spouts.tables.copy_csv import Stretch
+from txbatch.spouts.tables.copy_text import Stretch
 from txbatch.spouts.tables.description import Table, leaves, sql_name
 from txbatch.spouts.tables.windows import literal
 
