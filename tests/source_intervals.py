@@ -57,7 +57,7 @@ class Sales:
         coordinator.close()
         return found
 
-    def read(self, plan: Metadata, cores: int = 1) -> list[dict[str, Any]]:
+    def read(self, plan: Metadata, cores: int = 2) -> list[dict[str, Any]]:
         """Read what was planned, without Spark, by id; as many rows as were planned."""
         rows = read(self.spout(), plan, cores)
         assert len(rows) == plan["records"]
@@ -68,7 +68,7 @@ class Sales:
         return [row["id"] for row in self.read(plan)]
 
 
-def read(spout: PostgresIntervalSpout, plan: Metadata, cores: int = 1) -> list[dict[str, Any]]:
+def read(spout: PostgresIntervalSpout, plan: Metadata, cores: int = 2) -> list[dict[str, Any]]:
     """The rows of a plan, read without Spark."""
     with spout.session() as asked:
         table = spout._checked(asked, parts_of(plan))

@@ -23,7 +23,7 @@ from txbatch.spouts.tables.connection import Session, reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK_BYTES = 1_000_000
+CHUNK_BYTES = 4_000_000
 _CHUNKS_AHEAD = 2
 _WAIT_SECONDS = 1.0
 _SHOWN_MAX = 100
