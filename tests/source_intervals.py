@@ -13,7 +13,7 @@ from txbatch import Interval, PostgresIntervalSpout
 from txbatch.core.batch.transaction import Metadata
 from txbatch.settings import source_url
 from txbatch.spouts.tables import stretches
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.copy_text import Copy
 from txbatch.spouts.tables.intervals import TimeColumn, parts_of, rows_of
 from txbatch.spouts.tables.stretches import Part
 
@@ -57,7 +57,7 @@ class Sales:
         coordinator.close()
         return found
 
-    def read(self, plan: Metadata, cores: int = 1) -> list[dict[str, Any]]:
+    def read(self, plan: Metadata, cores: int = 2) -> list[dict[str, Any]]:
         """Read what was planned, without Spark, by id; as many rows as were planned."""
         rows = read(self.spout(), plan, cores)
         assert len(rows) == plan["records"]
@@ -68,7 +68,7 @@ class Sales:
         return [row["id"] for row in self.read(plan)]
 
 
-def read(spout: PostgresIntervalSpout, plan: Metadata, cores: int = 1) -> list[dict[str, Any]]:
+def read(spout: PostgresIntervalSpout, plan: Metadata, cores: int = 2) -> list[dict[str, Any]]:
     """The rows of a plan, read without Spark."""
     with spout.session() as asked:
         table = spout._checked(asked, parts_of(plan))

@@ -19,7 +19,7 @@ from txbatch.settings import source_url
 from txbatch.spouts.postgres_table import rows_of
 from txbatch.spouts.tables import prepare, stretches
 from txbatch.spouts.tables.connection import run_all
-from txbatch.spouts.tables.copy_csv import Copy, Stretch
+from txbatch.spouts.tables.copy_text import Copy, Stretch
 from txbatch.spouts.tables.description import describe
 from txbatch.spouts.tables.stretches import Part
 from txbatch.spouts.tables.windows import any_of, conditions
@@ -78,7 +78,7 @@ class Shop:
         self.offsets = {**self.offsets, **(ranges or {})}
         return ranges
 
-    def read(self, ranges: Mapping[str, Metadata] | None, cores: int = 1, **options: Any) -> list[dict[str, Any]]:
+    def read(self, ranges: Mapping[str, Metadata] | None, cores: int = 2, **options: Any) -> list[dict[str, Any]]:
         """Read what was planned, without Spark; as many rows as were planned."""
         spout, cut = self.spout(**options), self.cut(ranges, cores, **options)
         copy = Copy("shop", source_url("shop"), "shop.sale", spout._fields, ["id"])
@@ -86,7 +86,7 @@ class Shop:
         assert self.of.changing or len(rows) == sum(of["records"] for of in (ranges or {}).values())
         return rows
 
-    def cut(self, ranges: Mapping[str, Metadata] | None, cores: int = 1, **options: Any) -> list[Stretch]:
+    def cut(self, ranges: Mapping[str, Metadata] | None, cores: int = 2, **options: Any) -> list[Stretch]:
         """Cut what was planned into what tasks read."""
         spout, planned = self.spout(**options), ranges or {}
         parts = [Part(name, any_of(conditions(of)), rows_of(of)) for name, of in planned.items()]

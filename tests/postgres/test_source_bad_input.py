@@ -32,7 +32,7 @@ from txbatch.core.errors import (
 )
 from txbatch.settings import source_url
 from txbatch.spouts.tables import connection, stretches
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.copy_text import Copy
 
 Databases = Callable[[str], str]
 
@@ -326,6 +326,17 @@ ROWS: list[tuple[str, str, str, Any]] = [
     ("text", "string", "''", ""),
     ("text", "string", "E'a\"b,\\n\\r\\n\\\\.'", 'a"b,\n\r\n\\.'),
     ("text", "string", "'NULL'", "NULL"),
+    ("text", "string", "E'\\t'", "\t"),
+    ("text", "string", "E'\\r'", "\r"),
+    ("text", "string", "E'\\b\\f\\v\\x01\\x7f'", "\b\f\v\x01\x7f"),
+    ("text", "string", "'\\'", "\\"),
+    ("text", "string", "'\\\\'", "\\\\"),
+    ("text", "string", "'\\n'", "\\n"),
+    ("text", "string", "E'\\\\\\n'", "\\\n"),
+    ("text", "string", "'\\N'", "\\N"),
+    ("text", "string", "'\\.'", "\\."),
+    ("text", "string", "'\\x41\\101'", "\\x41\\101"),
+    ("text", "string", "' a '", " a "),
     ("varchar(9)", "string", "'é✓'", "é✓"),
     ("char(5)", "string", "'ab'", "ab   "),
     ("uuid", "string", "'00000000-0000-0000-0000-000000000001'", "00000000-0000-0000-0000-000000000001"),
@@ -333,6 +344,8 @@ ROWS: list[tuple[str, str, str, Any]] = [
     ("jsonb", "string", "'{\"a\":1}'", '{"a": 1}'),
     ("inet", "string", "'10.0.0.1/8'", "10.0.0.1/8"),
     ("integer[]", "string", "'{{1,2},{3,NULL}}'", "{{1,2},{3,NULL}}"),
+    ("text[]", "string", "ARRAY[E'a\\tb', '\\', '', NULL]", '{"a\tb","\\\\","",NULL}'),
+    ("jsonb", "string", '\'{"a": "\\t\\\\"}\'', '{"a": "\\t\\\\"}'),
     ("money", "string", "'1.50'", "$1.50"),
     ("interval", "string", "'1 day 02:00'", "1 day 02:00:00"),
     ("time", "string", "'24:00'", "24:00:00"),
@@ -341,6 +354,8 @@ ROWS: list[tuple[str, str, str, Any]] = [
     ("timestamptz", "timestamp", "'2026-03-01 13:30:00.25+01'", AT),
     ("timestamp", "timestamp", "'2026-03-01 13:30:00.25'", AT),
     ("bytea", "binary", "'\\x00ff'", b"\x00\xff"),
+    ("bytea", "binary", "''", b""),
+    ("bytea", "string", "'\\x00ff'", "\\x00ff"),
 ]
 
 

@@ -12,7 +12,7 @@ from txbatch import OpaquePostgresSpout, PostgresSpout
 from txbatch.core.errors import PartitionUnreadable, SourceUnfit
 from txbatch.settings import source_url
 from txbatch.spouts.tables import connection
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.copy_text import Copy
 
 Databases = Callable[[str], str]
 

@@ -12,7 +12,7 @@ from source_tables import Shop, shop_in, transaction
 from txbatch.core.errors import SourceChanged
 from txbatch.settings import source_url
 from txbatch.spouts.tables import stretches
-from txbatch.spouts.tables.copy_csv import Copy, Stretch
+from txbatch.spouts.tables.copy_text import Copy, Stretch
 
 UPDATED = r"rows of the batch were updated while several tasks read them: .* emit again"
 # Inserts each row of some in a transaction within the transaction.

@@ -18,6 +18,7 @@ from txbatch.core.errors import PartitionUnreadable, TransientError
 from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.core.sources.labels import labelled, partitions_of
 from txbatch.core.sources.spout import Metadata
+from txbatch.spark.kept_records import KeptRecords
 from txbatch.spark.reader import open_reader
 
 STATES = (3, 1, 5)[: some_of(1, 3)]
@@ -153,6 +154,33 @@ def test_a_kept_block_that_is_lost_fails_the_attempt_and_nothing_is_taken_again(
             reader.records().count()
     assert spout.scans() == []
     assert kept(spark) == before
+
+
+# A value of each type that a record may have, the odd ones; and nothing at all.
+KINDS = """
+SELECT true a, 7S b, -1 c, 9223372036854775807L d, float('NaN') e, double('-0.0') f, 1.50BD g,
+       cast('-12345678901234567890123456789.0123456789' as decimal(38,10)) h, 'é\\t' i, '' j, X'00ff' k, DATE '0001-01-01' l,
+       TIMESTAMP '9999-12-31 23:59:59.999999Z' m, array('x', NULL) n, named_struct('p', 1L, 'q', 'r') o
+UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+"""
+
+
+@pytest.mark.rule("R7", "R24")
+def test_kept_records_are_the_records_in_every_type_and_in_rows_longer_than_a_block(spark: SparkSession) -> None:
+    before = kept(spark)
+    long = f"SELECT id, repeat(cast(id as string), {some_of(5_000_000, 50_000_000)}) text FROM range(1, 4, 1, 2)"
+    for query in (KINDS, long, f"SELECT * FROM ({long}) WHERE id > 9"):
+        records = spark.sql(query)
+        found = KeptRecords.of(records)
+        assert (found.frame.schema, digests(found.frame)) == (records.schema, digests(records))
+        assert kept(spark) == before + 1
+        found.free()
+        assert kept(spark) == before
+
+
+def digests(records: DataFrame) -> list[int]:
+    """The hash of each record, in order."""
+    return sorted(number for (number,) in records.selectExpr("xxhash64(*)").collect())
 
 
 @pytest.mark.rule("R7")

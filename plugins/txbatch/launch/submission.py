@@ -103,6 +103,10 @@ def application(
         "spark.ui.enabled": "false",  # it shows a job to whoever reaches its port, and ends it for them
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "in-memory",
+        # Kept records are read a few times: to look for a shorter form takes longer than to write and read them, which Spark
+        # compresses anyway. Room for so many values of a column is taken at once, and a table may have 1,600 columns.
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        "spark.sql.inMemoryColumnarStorage.batchSize": "2000",
     }
     environment = {
         "JAVA_HOME": str(java_home),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.core.topology.nodes import Join, Merged, Node
@@ -19,16 +19,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeptRecords:
-    """The records of a stream, kept on disk. If a kept block is lost, whoever reads fails: nothing is taken again."""
+    """The records of a stream, kept on disk by columns. If a kept block is lost, whoever reads fails: nothing is taken again."""
 
     frame: DataFrame
+    _blocks: Any = field(repr=False)
 
     @classmethod
     def of(cls, records: DataFrame) -> Self:
-        """Take the records once, now, and keep them."""
-        from pyspark import StorageLevel
+        """Take the records once, now, and keep them.
 
-        return cls(records.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY))
+        Columns are Spark's own cache, without a name in the session. As rows, Java's serializer writes and reads each record by
+        itself, and each state reads all columns.
+        """
+        from pyspark.sql import DataFrame
+
+        spark: Any = records.sparkSession
+        relation = _by_columns(spark, records)
+        frame = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
+        frame.count()
+        blocks = relation.cacheBuilder().cachedColumnBuffers()
+        blocks.localCheckpoint()
+        blocks.checkpointData().get().checkpoint()  # the plan of the records is forgotten: a lost block cannot be made again
+        return cls(frame, blocks)
 
     def only(self, partitions: Collection[str] | None) -> DataFrame:
         """Return all records, or the records with some values of `PARTITION_COLUMN`."""
@@ -39,7 +51,17 @@ class KeptRecords:
     def free(self) -> None:
         """Release the disk. Do nothing if Spark has ended."""
         with suppress(Exception):
-            self.frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
+            self._blocks.unpersist(False)
+
+
+def _by_columns(spark: Any, records: DataFrame) -> Any:
+    """Return the plan of the records in Spark's cache, on its disks alone. Nothing is taken yet."""
+    from pyspark import StorageLevel
+
+    jvm = spark._jvm
+    cache = getattr(getattr(jvm.org.apache.spark.sql.execution.columnar, "InMemoryRelation$"), "MODULE$")
+    level = spark.sparkContext._getJavaStorageLevel(StorageLevel.DISK_ONLY)
+    return cache.apply(level, records._jdf.queryExecution(), jvm.scala.Option.empty())
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,9 +90,9 @@ class Session:
         return row
 
     def copy(self, query: str, to: Writable) -> None:
-        """Copy the rows of a query as CSV."""
+        """Copy the rows of a query in the text format, a line for each row."""
         with _told(self.of):
-            self._cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv)", to)
+            self._cursor.copy_expert(f"COPY ({query}) TO STDOUT", to)
 
     def set_up(self) -> None:
         """Set what reading needs, in this transaction. A SET takes no snapshot: a lock may come before the rows are fixed."""

@@ -16,7 +16,7 @@ from txbatch.core.records.fields import Field, parse_fields
 from txbatch.core.sources.emitter import PARTITION_COLUMN
 from txbatch.spouts.tables import description, server, stretches
 from txbatch.spouts.tables.connection import Session, reading
-from txbatch.spouts.tables.copy_csv import Copy
+from txbatch.spouts.tables.copy_text import Copy
 from txbatch.spouts.tables.planning import Look
 from txbatch.spouts.tables.stretches import Part
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from txbatch.core.records.fields import Field
 from txbatch.spouts.tables.columns import selected
 from txbatch.spouts.tables.connection import NEWER, Session
-from txbatch.spouts.tables.copy_csv import Stretch
+from txbatch.spouts.tables.copy_text import Stretch
 from txbatch.spouts.tables.description import Table, leaves, sql_name
 from txbatch.spouts.tables.windows import literal
 
@@ -50,7 +50,7 @@ def cut(
     columns = ", ".join(selected(field, table.columns[field.name], timezone) for field in fields)
     found = list[Stretch]()
     for part in parts:
-        tasks = min(max(cores, 1) * 2, math.ceil(part.records / ROWS_PER_TASK)) if cores is not None else 1
+        tasks = min(max(cores, 1), math.ceil(part.records / ROWS_PER_TASK)) if cores is not None else 1
         newer = _newer(session, table, part) if tasks > 1 else None
         for where, leaf, oid, file in _shares(session, table, part, tasks if newer else 1):
             only = "" if file is None or newer is None else f" AND {_refusing(newer)}"

@@ -1,6 +1,7 @@
-"""Rows by COPY into Arrow: CSV parsed with every type declared, each row whole or refused by its key.
+"""Rows by COPY into Arrow: its text format, parsed with every type declared, each row whole or refused by its key.
 
-PostgreSQL sends a row at a time. Rows are gathered into chunks, a thread ahead of the parser, and no row is cut in two.
+A row is a line: PostgreSQL escapes what ends a line or a value within a text. Rows come one at a time. They are gathered into
+chunks, a thread ahead of the parser, and no row is cut in two.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ _WAIT_SECONDS = 1.0
 _SHOWN_MAX = 100
 # Before the rows, as Arrow takes a mark that is there for no part of the first value.
 _MARK = b"\xef\xbb\xbf"
+# What PostgreSQL writes, and what it means. Meanwhile U+0000, which no text of PostgreSQL has, stands for a backslash.
+_ESCAPES = {r"\\": "\0", r"\b": "\b", r"\f": "\f", r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\v": "\v", "\0": "\\"}
+
+Rows = bytes | bytearray
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,8 @@ class Copy:
             for rows in copied(session, stretch.query):
                 yield self.parsed(rows)
 
-    def parsed(self, rows: Sequence[bytes]) -> pa.RecordBatch:
-        """Return rows of CSV in Arrow. Raise BadRecord, which names table, key and field, for a value that does not fit."""
+    def parsed(self, rows: Rows) -> pa.RecordBatch:
+        """Return rows of a COPY in Arrow. Raise BadRecord, which names table, key and field, for a value that does not fit."""
         import pyarrow as pa
 
         try:
@@ -87,28 +92,24 @@ class Copy:
                 f"{session.of} was written anew (TRUNCATE, CLUSTER, VACUUM FULL) while it was read; emit again"
             )
 
-    def _batch(self, rows: Sequence[bytes]) -> pa.RecordBatch:
+    def _batch(self, rows: Rows) -> pa.RecordBatch:
         import pyarrow as pa
 
-        arrays = _csv(rows, self._names, list(map(_parsed_as, self.fields)))
-        columns = [
-            _unhexed(array) if of.type == "binary" else array for array, of in zip(arrays, self.fields, strict=True)
-        ]
-        for column, of in zip(columns, self.fields, strict=True):
-            if of.type.startswith("decimal"):
-                column.validate(full=True)  # parsing looks at the scale alone
-        return pa.record_batch(columns, names=self._names)
+        arrays = _columns(rows, self._names, list(map(_parsed_as, self.fields)))
+        values = [_values(array, of.type) for array, of in zip(arrays, self.fields, strict=True)]
+        return pa.record_batch(values, names=self._names)
 
-    def _bad_row(self, rows: Sequence[bytes], error: Exception) -> BadRecord:
+    def _bad_row(self, rows: Rows, error: Exception) -> BadRecord:
         """Find the row and the field; return an error with Arrow's words if the rows fit one by one."""
-        row = _first_bad(self._batch, rows)
+        row = _first_bad(self._batch, bytes(rows).splitlines(keepends=True))
         names = self._names
         if row is None:
             return BadRecord(f"{self.table} (source {self.source!r}): {error}; declare the field a string")
-        values = _csv([row], names, [_text_type()] * len(names))
-        told = {name: array[0].as_py() for name, array in zip(names, values, strict=True)}
+        texts = _columns(row, names, [_text_type()] * len(names))
+        told = {name: _unescaped(text)[0].as_py() for name, text in zip(names, texts, strict=True)}
         where = ", ".join(f"{name}={_shown(told[name])}" for name in self.key if name in told)
-        bad = next((each for each in self.fields if self._misfits(each, told[each.name])), self.fields[0])
+        written = zip(self.fields, row.rstrip(b"\n").split(b"\t"), strict=True)
+        bad = next((each for each, value in written if self._misfits(each, value)), self.fields[0])
         place = ", ".join(filter(None, (self.table, where, bad.name)))
         return BadRecord(
             f"{place}: {_shown(told[bad.name], quote=True)} is no {bad.type}; mend the row, or declare the field a string and "
@@ -119,21 +120,18 @@ class Copy:
     def _names(self) -> list[str]:
         return [each.name for each in self.fields]
 
-    def _misfits(self, of: Field, text: str | None) -> bool:
+    def _misfits(self, of: Field, written: bytes) -> bool:
         import pyarrow as pa
 
-        if text is None:
-            return False
-        quoted = text.replace('"', '""')
         alone = Copy(self.source, "", self.table, [of], ())
         try:
-            alone._batch([f'"{quoted}"\n'.encode()])
+            alone._batch(written + b"\n")
         except pa.ArrowInvalid:
             return True
         return False
 
 
-def copied(session: Session, query: str) -> Iterator[list[bytes]]:
+def copied(session: Session, query: str) -> Iterator[Rows]:
     """Yield the rows of a query in chunks, of whole rows each. A query that is not read to its end is cancelled."""
     chunks = _Chunks()
     thread = threading.Thread(target=chunks.fill, args=(session, query), name="copy", daemon=True)
@@ -153,8 +151,8 @@ class _Chunks:
 
     def __init__(self) -> None:
         self.stopped = False
-        self._ready: Queue[list[bytes] | BaseException] = Queue(_CHUNKS_AHEAD)
-        self._rows: list[bytes] = []
+        self._ready: Queue[Rows | BaseException] = Queue(_CHUNKS_AHEAD)
+        self._rows = bytearray()
         gathering = self._gathering()
         next(gathering)
         # PostgreSQL sends each row alone. A generator takes a row in half the time of a method.
@@ -166,31 +164,27 @@ class _Chunks:
             session.copy(query, self)
             self._put(self._rows)
             if self._rows:
-                self._put([])
+                self._put(b"")
         except BaseException as error:
             with suppress(InterruptedError):
                 self._put(error)
 
     def _gathering(self) -> Generator[None, bytes, None]:
         """Gather the rows sent into chunks, and put each full chunk."""
-        rows, size = self._rows, 0
         while True:
-            row = yield
-            rows.append(row)
-            size += len(row)
-            if size >= CHUNK_BYTES:
-                self._put(rows)
-                rows, size = [], 0
-                self._rows = rows
+            rows = self._rows = bytearray()
+            while len(rows) < CHUNK_BYTES:
+                rows += yield
+            self._put(rows)
 
-    def get(self) -> list[bytes]:
+    def get(self) -> Rows:
         """Return the next chunk; an empty chunk at the end. Raise the error of the COPY."""
         found = self._ready.get()
         if isinstance(found, BaseException):
             raise found
         return found
 
-    def _put(self, what: list[bytes] | BaseException) -> None:
+    def _put(self, what: Rows | BaseException) -> None:
         while not self.stopped:
             with suppress(Full):
                 self._ready.put(what, timeout=_WAIT_SECONDS)
@@ -198,24 +192,23 @@ class _Chunks:
         raise InterruptedError("nobody reads on")
 
 
-def _csv(rows: Sequence[bytes], names: Sequence[str], types: Sequence[Any]) -> list[pa.Array]:
-    """Return the columns of CSV as PostgreSQL writes CSV: an empty value is null, a quoted empty value is empty text."""
+def _columns(rows: Rows, names: Sequence[str], types: Sequence[Any]) -> list[pa.Array]:
+    """Return the columns of rows, with texts as PostgreSQL wrote the texts. A null is `\\N`; an empty value is empty text."""
     import pyarrow as pa
     from pyarrow import csv
 
-    data = b"".join([_MARK, *rows])
+    data = _MARK + rows if rows.startswith(_MARK) else rows
     table = csv.read_csv(
         pa.BufferReader(data),
         csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(data) + 1),
-        # A row of a single null is an empty line.
-        csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        # A row of a single empty text is an empty line.
+        csv.ParseOptions(delimiter="\t", quote_char=False, double_quote=False, ignore_empty_lines=False),
         csv.ConvertOptions(
             column_types=dict(zip(names, types, strict=True)),
-            null_values=[""],
+            null_values=[r"\N"],
             true_values=["t"],
             false_values=["f"],
             strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
         ),
     )
     return [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
@@ -231,30 +224,54 @@ def _text_type() -> pa.DataType:
     return pa.string()
 
 
+def _values(array: pa.Array, type_: str) -> pa.Array:
+    """Return the values of a field's column as parsed. Raise ArrowInvalid for a value that does not fit."""
+    if type_ == "string":
+        return _unescaped(array)
+    if type_ == "binary":
+        return _unhexed(array)
+    if type_.startswith("decimal"):
+        array.validate(full=True)  # parsing looks at the scale alone
+    return array
+
+
+def _unescaped(texts: pa.Array) -> pa.Array:
+    """Return texts in which backslashes of PostgreSQL stand for nothing else any more."""
+    import pyarrow.compute as pc
+
+    escaped = pc.match_substring(texts, "\\")
+    if not pc.any(escaped).as_py():
+        return texts
+    found = texts.filter(escaped)
+    for written, meant in _ESCAPES.items():
+        found = pc.replace_substring(found, written, meant)
+    return pc.replace_with_mask(texts, pc.fill_null(escaped, False), found)
+
+
 def _unhexed(texts: pa.Array) -> pa.Array:
-    """Return bytes from PostgreSQL's texts of bytes, such as `\\x00ff`."""
+    """Return bytes from PostgreSQL's texts of bytes, such as `\\\\x00ff`, whose backslash is escaped."""
     import pyarrow as pa
 
     try:
-        return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in texts.to_pylist()], pa.binary())
+        return pa.array([None if text is None else bytes.fromhex(text[3:]) for text in texts.to_pylist()], pa.binary())
     except ValueError as error:
         raise pa.ArrowInvalid(str(error)) from error
 
 
-def _first_bad(parse: Any, rows: Sequence[bytes]) -> bytes | None:
+def _first_bad(parse: Callable[[Rows], object], rows: Sequence[bytes]) -> bytes | None:
     """Return the first row that is refused, by halving; None if all are parsed one by one."""
     import pyarrow as pa
 
     while len(rows) > 1:
         half = len(rows) // 2
         try:
-            parse(rows[:half])
+            parse(b"".join(rows[:half]))
         except pa.ArrowInvalid:
             rows = rows[:half]
         else:
             rows = rows[half:]
     try:
-        parse(rows)
+        parse(rows[0])
     except pa.ArrowInvalid:
         return rows[0]
     return None
