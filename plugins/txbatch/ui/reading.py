@@ -229,7 +229,7 @@ def _given_up_by(connection: Connection, name: str, batch: Batch) -> int | None:
 
 
 def _interval_by(connection: Connection, name: str, batch: Batch) -> Successor | None:
-    """Return the batch that has all of the interval of an aborted batch by now; None without such a batch. A restate held none."""
+    """Return the batch that has all of the interval of an aborted batch now; None without one. A restate held none."""
     if batch.kind == "restate" or batch.start is None:
         return None
     found = _rows(connection, "page_interval_by", topology=name, start=batch.start, end=batch.end)
