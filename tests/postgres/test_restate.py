@@ -173,7 +173,12 @@ def test_a_version_of_many_partitions_is_read_once(engine: Engine, monkeypatch: 
     bench = Bench(engine, word_count(spout))
     bench.whole(words(dog=1))
     asked, to_json = list[Range](), Range.to_json
-    monkeypatch.setattr(Range, "to_json", lambda range_: asked.append(range_) or to_json(range_))
+
+    def noted(range_: Range) -> dict[str, Any]:
+        asked.append(range_)
+        return to_json(range_)
+
+    monkeypatch.setattr(Range, "to_json", noted)
     version = bench.ledger.version("word_count", 1)
     assert len(version.read["words"]) == len(version.first_read["words"]) == 500
     assert len(asked) <= 2 * 500

@@ -143,7 +143,12 @@ def test_each_file_is_read_once_for_all_late_positions(tmp_path: Path, monkeypat
     (tmp_path / files[0]).write_text("line\nmore\n")
     (tmp_path / files[1]).write_text("l\n")
     read, ending = list[Path](), changes._ending
-    monkeypatch.setattr(changes, "_ending", lambda file, size: read.append(file) or ending(file, size))
+
+    def noted(file: Path, size: int) -> int | None:
+        read.append(file)
+        return ending(file, size)
+
+    monkeypatch.setattr(changes, "_ending", noted)
     looks = Looks(by=planned)
     told = [differs_since(plans, each, looks) for each in late]
     assert [each and each.split(";")[0] for each in told] == [f"{files[1]} is shorter since"] * 10
