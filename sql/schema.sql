@@ -142,11 +142,12 @@ CREATE STATISTICS txbatch.batch_met_late ON CAST(came_late AS text) FROM txbatch
 -- What each committed ordinary batch counted: `states` is the same for batches whose keys name the same states, whatever the numbers.
 CREATE VIEW txbatch.counting AS
 SELECT topology, txid, keys,
-       CAST(md5(regexp_replace(COALESCE(CAST(keys AS text), ''), '("(?:[^"\\]|\\.)*")\s*:\s*[0-9]+', '\1', 'g')) AS uuid) AS states
+       CAST(lpad(to_hex(hashtextextended(regexp_replace(
+           COALESCE(CAST(keys AS text), ''), '("(?:[^"\\]|\\.)*")\s*:\s*[0-9]+', '\1', 'g'), 0)), 32, '0') AS uuid) AS states
   FROM txbatch.batch WHERE status = 'committed' AND kind = 'ordinary';
 
-CREATE INDEX batch_counting ON txbatch.batch (topology, CAST(md5(regexp_replace(
-    COALESCE(CAST(keys AS text), ''), '("(?:[^"\\]|\\.)*")\s*:\s*[0-9]+', '\1', 'g')) AS uuid), txid)
+CREATE INDEX batch_counting ON txbatch.batch (topology, CAST(lpad(to_hex(hashtextextended(regexp_replace(
+           COALESCE(CAST(keys AS text), ''), '("(?:[^"\\]|\\.)*")\s*:\s*[0-9]+', '\1', 'g'), 0)), 32, '0') AS uuid), txid)
     WHERE status = 'committed' AND kind = 'ordinary';
 
 -- A run finds its batch here; several runs may share one (adoption), and a run gets the next ordinal after an abort.

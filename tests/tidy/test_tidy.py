@@ -326,3 +326,8 @@ def test_nobody_is_told_an_old_spelling_of_a_command() -> None:
     own = {Path(__file__), *(ROOT / taker for taker in TAKERS)}
     found = {str(file): old_spellings(file) for file in TOLD if file.is_file() and file not in own}
     assert not {file: lines for file, lines in found.items() if lines}
+
+
+def test_the_ledger_asks_for_nothing_that_a_server_in_fips_mode_refuses() -> None:
+    asked = (ROOT / "sql" / "schema.sql", *(ROOT / "sql" / "queries").glob("*.sql"))
+    assert [file.name for file in asked if "md5(" in file.read_text(encoding="utf-8")] == []
