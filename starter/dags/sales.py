@@ -10,6 +10,6 @@ dag = topology_dag(
     "jobs/sales.py",
     schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC"),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    end_date=datetime(2026, 1, 3, tzinfo=UTC),  # the last day of the example; leave it out to go on
+    end_date=datetime(2026, 1, 3, tzinfo=UTC),  # the last day of the example; a later day goes on
     catchup=True,
 )

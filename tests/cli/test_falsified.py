@@ -52,7 +52,7 @@ CASES = {
             "columns": ("replace(columns::text, 'bigint', 'int')::json", "is defined otherwise now"),
             "streams": ("'[\"other\"]'", "is defined otherwise now"),
             "horizon": ("3", "txbatch.state.horizon"),
-            "values_since": ("'{\"count\": 5}'", "counts all h"),
+            "values_since": ("'{\"count\": 5}'", "counting from txid 5 on to "),
             "joined": ("5", "txbatch.state.joined"),
             "database": ("'other'", REFUSED),
             "applied_txid": ("1", REFUSED),

@@ -115,7 +115,7 @@ def test_the_story_goes_as_it_is_told(
     assert "position 2: flights 65" in first
     assert "position 2, counted by txid 4, was flights 65" in second
     (status,) = texts("status flights")
-    assert "2013-01-02.csv since txid 3 was planned: grown from 45,257 to 86,058 bytes" in status
+    assert "2013-01-02.csv: grown from 45,257 to 86,058 bytes; txid 3 was the last batch to look at the file" in status
     _, again, fourth = texts("run jobs/flights.py")
     assert "txid 2 is not changed; of its source differs since: 2013-01-02.csv (grown" in again
     plan, restated = texts("restate flights")

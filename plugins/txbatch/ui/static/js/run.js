@@ -13,6 +13,6 @@ export function run(view) {
   return shown(store.need("run", path), ({ batches }) => {
     if (batches.length === 1) return batch({ ...view, address: { ...address, txid: String(batches[0].txid) } });
     if (batches.length > 1) return [p("", `${batches.length} batches of run `, bdi(address.run_id)), list(view, batches)];
-    return p("empty", "This run has no batch. ", inside(href(topology, "transactions"), {}, "All transactions"));
+    return p("empty", "This run planned no batch: see its note. ", inside(href(topology, "transactions"), {}, "All transactions"));
   });
 }
