@@ -67,5 +67,5 @@ def test_results_of_batches_are_verified_and_restated_and_changed_by_no_accident
     assert outcomes(txbatch("verify", job, "--json")) == {"EQUAL"}
     orders.append("0", ["a"])
     write_job("busiest.py", written.replace('how="left"', 'how="inner"'))
-    told = "state 'busiest' counts per batch: inner join of orders and paid on line; aggregate orders Count, paid Count of how"
+    told = "to counting per batch: inner join of orders and paid on line; aggregate orders Count, paid Count of how"
     refused(txbatch("run", job), told)
