@@ -339,7 +339,7 @@ def test_a_state_that_is_read_keeps_its_name_and_its_place(chain: Chain) -> None
     stays = "state 'word_count' stays unchanged while topology 'top' reads the state"
     others = [
         (OpaqueState("words", was=NAME), stays),
-        (OpaqueState(NAME, database="warehouse"), "where what it has counted stays"),
+        (OpaqueState(NAME, database="warehouse"), "what is counted stays where it is"),
         (OpaqueState("words", since="now"), stays),
     ]
     for other, says in others:

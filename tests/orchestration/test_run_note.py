@@ -161,7 +161,7 @@ def test_a_note_ends_with_the_holes_that_a_batch_leaves_or_fills(
     hole = {"what": what, "stream": "in", "partitions": ["03"], "many": 1, "since_txid": 2}
     reader = SimpleNamespace(batches_by_txid=lambda *_: [row], holes_of=lambda *_: [hole])
     monkeypatch.setattr("txbatch.wiring.reader_beside", lambda _: reader)
-    steps: Any = SimpleNamespace(job=SimpleNamespace(topology=SimpleNamespace(name="sales")))
+    steps: Any = SimpleNamespace(ledger=None, job=SimpleNamespace(topology=SimpleNamespace(name="sales")))
     batch: Any = SimpleNamespace(topology="sales", txid=7, kind="ordinary", replaced_by=None)
     context: Any = {"dag": SimpleNamespace(timetable=None, task_dict={})}
     task: Any = SimpleNamespace()
