@@ -342,6 +342,13 @@ def test_two_txids_are_compared_from_the_lower_to_the_higher(browser: Browser, e
         assert examples.count("from=12&to=30") == 1
 
 
+def test_changes_that_are_not_all_shown_are_not_told_as_all(browser: Browser, examples: Examples) -> None:
+    examples.instead["/changes"] = (200, payload("state_changes") | {"more": True})
+    with opened(browser, examples.url(f"{FLIGHTS}&page=changes&from=12&to=30")) as watched:
+        assert "3 keys differ between txid 12 and txid 30, and more." in watched.text()
+        assert "3 are shown; there are more." in watched.text()
+
+
 def test_when_a_batch_was_planned_is_told_once_with_its_first_attempt(browser: Browser, examples: Examples) -> None:
     with opened(browser, examples.url(f"{FLIGHTS}&page=batch&txid=33")) as watched:
         lines = watched.page.get_by_role("list", name="When it happened").get_by_role("listitem")

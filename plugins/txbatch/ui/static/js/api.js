@@ -7,7 +7,7 @@ export class Refused extends Error {
     this.status = status;
   }
 
-  // All connections of the pages are taken: nothing is wrong, and the page asks again.
+  // All connections of the pages are taken: the page asks again.
   get busy() {
     return this.status === 503 && /\bbusy\b/.test(this.message);
   }

@@ -44,7 +44,7 @@ function ofBatch({ store, topology, one }, from, to) {
 
 function found(topology, data) {
   if (data.rows.length === 0) return well(`Nothing differs between txid ${data.from_txid} and txid ${data.to_txid}.`);
-  const told = `${many(data.rows.length, "key")} ${data.rows.length === 1 ? "differs" : "differ"} between txid ${digits(data.from_txid)} and txid ${digits(data.to_txid)}.`;
+  const told = `${many(data.rows.length, "key")} ${data.rows.length === 1 ? "differs" : "differ"} between txid ${digits(data.from_txid)} and txid ${digits(data.to_txid)}${data.more ? ", and more" : ""}.`;
   return [h("p", { "aria-live": "polite" }, told), changesTable(topology, data)];
 }
 
